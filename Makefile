@@ -1,0 +1,39 @@
+PYTHON ?= python3
+
+BIN := .venv/bin
+INSTALLED := .venv/installed
+PIP_INSTALL := $(BIN)/pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt
+# accelerate warns about each of these that it has to choose itself; --quiet: no traceback of its own on top of an error
+LAUNCH := $(BIN)/accelerate launch --quiet --num_processes 1 --num_machines 1 \
+    --mixed_precision no --dynamo_backend no
+
+.PHONY: help wordle test lint
+
+help: ## list what make can do
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
+
+wordle: $(INSTALLED) ## train an agent that plays Wordle and evaluate it
+	@$(LAUNCH) recipes/train.py --task wordle --resume
+	@$(BIN)/python recipes/evaluate.py runs/wordle --json runs/wordle/evaluation.json
+	@echo
+	@echo "The agent is in runs/wordle. Next you could try"
+	@echo "  $(BIN)/python recipes/evaluate.py runs/wordle --beta 8    # trust its values more"
+	@echo "  $(BIN)/python recipes/train.py --task wordle --algo bc --output runs/wordle-bc    # imitate only"
+
+test: lint ## check style and types, then run the tests
+	@$(BIN)/pytest -q
+
+lint: $(INSTALLED) ## check style and types
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "error: textrl needs Python 3.11 or newer, but $(PYTHON) is not: try make PYTHON=python3.12" >&2; \
+	    exit 2; }
+	@echo "installing textrl and what it needs into .venv (once, a few minutes)"
+	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
+	@$(PIP_INSTALL) torch
+	@$(PIP_INSTALL) --editable '.[dev]'
+	@touch $@

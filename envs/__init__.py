@@ -1,0 +1,9 @@
+"""Gymnasium environments, one folder per task; importing this package registers them."""
+
+import gymnasium
+
+gymnasium.register(
+    id="textrl/Wordle-v0",
+    entry_point="envs.wordle.env:WordleEnv",
+    vector_entry_point="envs.wordle.env:WordleVectorEnv",
+)

@@ -1,0 +1,212 @@
+"""Wordle as a task: how a game becomes tokens, where its data comes from, how play is judged."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+from numpy.typing import NDArray
+
+from envs.wordle.crowd import HUMAN_HISTOGRAM, chunk_sizes, simulate_chunk
+from envs.wordle.env import WordleVectorEnv
+from envs.wordle.game import MAX_GUESSES, PATTERNS, WORD_LENGTH, colours_of
+from envs.wordle.games import NO_GUESS, Games
+from envs.wordle.references import references
+from envs.wordle.tweets import read_tweets
+from envs.wordle.words import WordList, load_words
+from textrl.collect import cached_dataset, collect
+from textrl.config import TrainConfig
+from textrl.episode import Episode, Step
+from textrl.errors import UserError
+from textrl.language import BEGIN_ID, ActionGrammar, Language
+from textrl.task import Reference
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+COLOURS = ("black", "yellow", "green")
+
+
+class WordleTask:
+    """The game over one word list.
+
+    A turn is five letter tokens that the agent chooses, then five tokens that it sees. Each token
+    says which letter stands at which place, the seen ones with its colour as well: a clue means the
+    same wherever in the history it stands.
+    """
+
+    name = "wordle"
+    observation_classes = PATTERNS
+    step_infos = ("valid", "repeated", "clue_consistent", "won")
+
+    def __init__(self, words: WordList, constrain: bool = True) -> None:
+        """constrain: only words of the list can be spelled; else any five letters."""
+        self.words, self.constrain = words, constrain
+        places = range(1, WORD_LENGTH + 1)
+        clues = [f"{x}{place}={c}" for place in places for x in LETTERS for c in COLOURS]
+        letters = [f"{x}{place}" for place in places for x in LETTERS]
+        if constrain:
+            spellings = words.guess_letters + _first_at_place(len(LETTERS))
+            grammar = ActionGrammar.from_spellings(spellings, len(letters))
+        else:
+            slots = np.arange(len(letters)).reshape(WORD_LENGTH, len(LETTERS))
+            grammar = ActionGrammar.from_slots(slots.tolist(), len(letters))
+        self.language = Language(tuple(clues), tuple(letters), grammar)
+
+    @classmethod
+    def from_config(cls, config: TrainConfig) -> "WordleTask":
+        """As a training run asks for it."""
+        return cls(load_words(config.words), config.constrain)
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> "WordleTask":
+        """As a checkpoint describes it."""
+        answers, others = tuple(settings["answers"]), tuple(settings["other_guesses"])
+        return cls(WordList(settings["words"], answers, answers + others), settings["constrain"])
+
+    def settings(self) -> dict[str, Any]:
+        """The list itself, so that a checkpoint plays on where the file is not."""
+        answers = self.words.answers
+        return {
+            "words": self.words.name,
+            "digest": self.words.digest,
+            "answers": list(answers),
+            "other_guesses": list(self.words.guesses[len(answers) :]),
+            "constrain": self.constrain,
+        }
+
+    def data_settings(self) -> dict[str, Any]:
+        """Games of another list teach words that this one lacks."""
+        return {"words": self.words.name, "digest": self.words.digest}
+
+    def default_dataset(self, episodes: int, seed: int) -> Dataset:
+        """Games of the simulated crowd on this list."""
+        name = f"wordle-{self.words.digest}-{episodes}-seed{seed}"
+        return cached_dataset(name, lambda folder: self.collect(episodes, seed, folder))
+
+    def collect(
+        self, episodes: int, seed: int, folder: Path, workers: int | None = None
+    ) -> Dataset:
+        """Let the simulated crowd play this many games into a new dataset folder."""
+        sizes = chunk_sizes(episodes)
+        return collect(partial(_crowd_chunk, self, sizes, seed), len(sizes), folder, self, workers)
+
+    def collect_tweets(self, path: Path, seed: int, folder: Path) -> Dataset:
+        """Read the games that people shared into a new dataset folder, and say what was skipped."""
+        games, summary = read_tweets(path, self.words, seed)
+        print(summary.describe())
+        if not len(games):
+            raise UserError(f"no usable game in {str(path)!r}")
+        return collect(lambda _: self.episodes(games), 1, folder, self, workers=1)
+
+    def describe_data(self, returns: Mapping[str, NDArray[np.float32]]) -> str:
+        """How many guesses the games took, beside people's games."""
+        wrong = -np.concatenate(list(returns.values())).astype(np.int64)
+        shares = np.bincount(wrong, minlength=MAX_GUESSES + 1) / len(wrong)
+        distance = np.abs(shares - HUMAN_HISTOGRAM).sum() / 2
+        names = [str(n) for n in range(1, MAX_GUESSES + 1)] + ["lost"]
+        bars = "  ".join(f"{name}: {share:.1%}" for name, share in zip(names, shares, strict=True))
+        return f"guesses needed  {bars}\ntotal variation distance to people's games: {distance:.3f}"
+
+    def episodes(self, games: Games) -> Iterator[Episode]:
+        """Finished games as episodes."""
+        actions = self.actions(self.words.guess_letters) + self.language.first_action
+        patterns = games.patterns(self.words)
+        clues = self.clues(self.words.guess_letters[games.guesses], patterns.clip(0)).tolist()
+        spelled = [tuple(word) for word in actions.tolist()]
+        for answer, guesses, classes, seen, who in zip(
+            games.answers.tolist(),
+            games.guesses.tolist(),
+            patterns.tolist(),
+            clues,
+            games.behaviour.tolist(),
+            strict=True,
+        ):
+            steps = [
+                Step(spelled[guess], 0.0 if guess == answer else -1.0, tuple(clue), pattern)
+                for guess, pattern, clue in zip(guesses, classes, seen, strict=True)
+                if guess != NO_GUESS
+            ]
+            yield Episode((BEGIN_ID,), tuple(steps), True, False, games.behaviours[who])
+
+    def actions(self, letters: NDArray[np.integer]) -> NDArray[np.int64]:
+        """Words (..., 5) as action numbers."""
+        return letters.astype(np.int64) + _first_at_place(len(LETTERS))
+
+    def clues(
+        self, letters: NDArray[np.integer], patterns: NDArray[np.integer]
+    ) -> NDArray[np.int64]:
+        """Guessed words (..., 5) and their patterns (...) as the tokens seen, (..., 5)."""
+        colours = colours_of(patterns).astype(np.int64)
+        at_place = _first_at_place(len(LETTERS) * len(COLOURS))
+        first = self.language.first_observation
+        return first + at_place + letters.astype(np.int64) * len(COLOURS) + colours
+
+    def make_envs(self, episodes: int) -> WordleVectorEnv:
+        """Games side by side."""
+        return WordleVectorEnv(num_envs=episodes, words=self.words)
+
+    def reset_options(self, first: int, episodes: int, of: int) -> dict[str, Any]:
+        """The answers one after the other: as many games as answers play every answer once."""
+        answers = len(self.words.answers)
+        if of % answers == 0:
+            return {"answers": np.arange(first, first + episodes) % answers}
+        order = np.random.default_rng(of).permutation(answers)
+        return {"answers": order[np.arange(first, first + episodes) % answers]}
+
+    def prompt(self, episodes: int) -> NDArray[np.int64]:
+        """Nothing is known before the first guess."""
+        return np.full((episodes, 1), BEGIN_ID, dtype=np.int64)
+
+    def to_env_actions(self, actions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Letters 0..25."""
+        return actions % len(LETTERS)
+
+    def observe(self, actions: NDArray[np.int64], infos: Mapping[str, Any]) -> NDArray[np.int64]:
+        """The coloured letters."""
+        return self.clues(actions % len(LETTERS), infos["pattern"])
+
+    def observation_class(self, infos: Mapping[str, Any]) -> NDArray[np.int64]:
+        """The colour pattern."""
+        return np.asarray(infos["pattern"], dtype=np.int64)
+
+    def full_evaluation(self) -> int:
+        """Episodes that play every answer once."""
+        return len(self.words.answers)
+
+    def references(self, seed: int) -> dict[str, Reference]:
+        """What others score on this list."""
+        return references(self.words, seed)
+
+    def metrics(
+        self, scores: NDArray[np.float64], infos: Sequence[Mapping[str, NDArray[np.generic]]]
+    ) -> dict[str, Any]:
+        """How the games went, besides their scores."""
+        steps = {name: np.concatenate([info[name] for info in infos]) for name in self.step_infos}
+        won = np.array([bool(info["won"][-1]) for info in infos])
+        turns = np.array([len(info["won"]) for info in infos])
+        histogram = {str(n): int((won & (turns == n)).sum()) for n in range(1, MAX_GUESSES + 1)}
+        return {
+            "win_rate": float(won.mean()),
+            "histogram": {**histogram, "lost": int((~won).sum())},
+            "invalid_rate": float(1 - steps["valid"].mean()),
+            "repeated_rate": float(steps["repeated"].mean()),
+            "clue_violating_rate": float(1 - steps["clue_consistent"].mean()),
+        }
+
+    def describe(self, metrics: Mapping[str, Any]) -> str:
+        """The same for people."""
+        bars = "  ".join(f"{name}: {count}" for name, count in metrics["histogram"].items())
+        return (
+            f"won {metrics['win_rate']:.1%}; guesses needed  {bars}\n"
+            f"guesses: {metrics['invalid_rate']:.1%} not in the list, {metrics['repeated_rate']:.1%}"
+            f" repeated, {metrics['clue_violating_rate']:.1%} against a clue"
+        )
+
+
+def _first_at_place(per_place: int) -> NDArray[np.int64]:
+    return np.arange(WORD_LENGTH, dtype=np.int64) * per_place
+
+
+def _crowd_chunk(task: WordleTask, sizes: list[int], seed: int, chunk: int) -> Iterator[Episode]:
+    return task.episodes(simulate_chunk(task.words, chunk, sizes[chunk], seed))

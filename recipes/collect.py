@@ -1,0 +1,57 @@
+"""Make a dataset: parse -> task -> play or read games -> write -> summary."""
+
+from pathlib import Path
+
+from envs.tasks import make_task
+from envs.wordle.task import WordleTask
+from textrl.config import TrainConfig, make_parser
+from textrl.dataset import returns_by_behaviour
+from textrl.errors import UserError, run_recipe
+from textrl.report import dataset_table
+
+EXAMPLE = "python recipes/collect.py --task wordle --episodes 1000000 --output data/wordle-1m"
+
+
+def main() -> None:
+    """Parse the command line and run."""
+    parser = make_parser("Make a dataset of episodes to train on.", EXAMPLE)
+    parser.add_argument("--task", required=True, help="which task's episodes to make")
+    parser.add_argument("--episodes", type=int, default=300_000, metavar="N", help="how many")
+    parser.add_argument("--output", required=True, metavar="DIR", help="the new dataset's folder")
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="start of every random number"
+    )
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="processes (default: one per core)"
+    )
+    parser.add_argument(
+        "--words", default="paper", help="wordle: paper (236 answers), full, or a file"
+    )
+    parser.add_argument(
+        "--tweets", metavar="CSV", help="wordle: read games that people shared instead"
+    )
+    options = parser.parse_args()
+    for name, least in (("episodes", 1), ("workers", 1), ("seed", 0)):
+        value = getattr(options, name)
+        if value is not None and value < least:
+            raise UserError(f"--{name} must be at least {least}, not {value}")
+
+    task = make_task(TrainConfig(task=options.task, words=options.words))
+    folder = Path(options.output)
+    if options.tweets:
+        if not isinstance(task, WordleTask):
+            raise UserError("--tweets holds games of wordle: choose --task wordle")
+        rows = task.collect_tweets(Path(options.tweets), options.seed, folder)
+    else:
+        rows = task.collect(options.episodes, options.seed, folder, options.workers)
+
+    returns = returns_by_behaviour(rows)
+    print(dataset_table(returns))
+    print(task.describe_data(returns))
+    print(
+        f"{len(rows):,} episodes in {folder}: recipes/train.py --task {task.name} --data {folder}"
+    )
+
+
+if __name__ == "__main__":
+    run_recipe(main)

@@ -1,0 +1,108 @@
+"""Train an agent: parse -> task -> data -> model -> train -> report."""
+
+from functools import partial
+from pathlib import Path
+
+import torch
+import transformers
+from accelerate import Accelerator
+from accelerate.utils import set_seed
+
+from envs.tasks import make_task
+from textrl.algorithms import ALGORITHMS
+from textrl.batches import EpisodeBatches
+from textrl.checkpoint import WEIGHTS_FILE, check_same_task, save_checkpoint
+from textrl.config import CONFIG_FILE, TrainConfig, output_folder, parse_config, save_config
+from textrl.dataset import best_episodes, check_episodes, load_episodes
+from textrl.errors import UserError, run_recipe
+from textrl.evaluation import quick_scores
+from textrl.model import TextRLModel, config_for
+from textrl.trainer import train
+
+PRESETS = Path(__file__).parent / "configs"
+EXAMPLE = "accelerate launch recipes/train.py --task wordle --algo ilql --output runs/wordle"
+
+
+def main() -> None:
+    """Parse the command line and run."""
+    config = parse_config(None, PRESETS, "Train an agent from logged episodes.", EXAMPLE)
+    output = output_folder(config.output, config.task)
+    transformers.utils.logging.disable_progress_bar()
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    accelerator = Accelerator(
+        cpu=not torch.cuda.is_available(),
+        log_with=None if config.tracker == "none" else config.tracker,
+        project_dir=str(output),
+    )
+    with accelerator.main_process_first():
+        if accelerator.is_main_process:
+            claim(output, config)
+
+    task = make_task(config)
+    algorithm = ALGORITHMS[config.algo]
+    with accelerator.main_process_first():
+        if config.data:
+            check_same_task(Path(config.data), task)
+            rows = load_episodes(config.data)
+        else:
+            rows = task.default_dataset(config.episodes, config.seed)
+        check_episodes(rows, task.language, config.context)
+    keep = best_episodes(rows, config.keep_top) if algorithm.filters_episodes else None
+    batches = EpisodeBatches(
+        rows,
+        task.language,
+        batch_size=config.batch_size,
+        accumulation=config.accumulation,
+        seed=config.seed,
+        keep=keep,
+        process=accelerator.process_index,
+        processes=accelerator.num_processes,
+    )
+
+    set_seed(config.seed)
+    model = TextRLModel(config_for(task, config, algorithm.heads))
+    accelerator.print(describe(config, model, len(rows) if keep is None else len(keep)))
+    if config.tracker != "none":
+        accelerator.init_trackers("textrl", config=vars(config))
+    state = train(
+        config,
+        accelerator,
+        model,
+        algorithm.make_loss(config),
+        batches,
+        evaluate=partial(quick_scores, task, config),
+        export=lambda model, folder: save_checkpoint(folder, model, task, config),
+        output=output,
+    )
+    accelerator.print(
+        f"{state.step} steps in {state.seconds / 60:.1f} minutes -> {output / WEIGHTS_FILE}"
+    )
+
+
+def claim(output: Path, config: TrainConfig) -> None:
+    """Make the output folder this run's; refuse one that holds another run or anything else."""
+    if output.is_file():
+        raise UserError(f"the output folder {str(output)!r} is a file: choose another --output")
+    is_resumed = config.resume and (output / CONFIG_FILE).is_file()
+    if output.is_dir() and any(output.iterdir()) and not is_resumed:
+        remedy = "--resume goes on with it, " if (output / CONFIG_FILE).is_file() else ""
+        raise UserError(
+            f"the output folder {str(output)!r} is not empty: {remedy}or choose another --output"
+        )
+    output.mkdir(parents=True, exist_ok=True)
+    save_config(config, output / CONFIG_FILE)
+
+
+def describe(config: TrainConfig, model: TextRLModel, episodes: int) -> str:
+    """What is about to be trained, in one line."""
+    parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    return (
+        f"{config.task}: {config.algo} on {episodes:,} episodes, {config.backbone} of {config.layers} layers"
+        f" x {config.width} ({parameters / 1e6:.2f} M parameters), {config.max_steps:,} steps of"
+        f" {config.batch_size} episodes, {torch.get_num_threads()} threads"
+    )
+
+
+if __name__ == "__main__":
+    run_recipe(main)

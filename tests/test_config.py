@@ -1,0 +1,327 @@
+"""Settings: who overrides whom, what is refused and how, and that nothing is lost on disk."""
+
+from dataclasses import FrozenInstanceError, fields, replace
+from pathlib import Path
+
+import pytest
+
+from textrl.config import TrainConfig, load_config, make_parser, parse_config, save_config
+from textrl.errors import UserError
+
+SHIPPED = Path(__file__).parents[1] / "recipes" / "configs"
+EXAMPLE = "python recipes/train.py --task wordle"
+
+
+@pytest.fixture
+def presets(tmp_path: Path) -> Path:
+    """Two tasks; one of them with two presets."""
+    for name, text in {
+        "wordle/quick": "learning_rate: 1e-3\nlayers: 3\n",
+        "wordle/paper": "learning_rate: 1e-4\n",
+        "gridworld/quick": "# only comments\n",
+    }.items():
+        file = tmp_path / f"{name}.yaml"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+    return tmp_path
+
+
+def parse(presets: Path, *argv: str) -> TrainConfig:
+    return parse_config(argv, presets, "Train an agent.", EXAMPLE)
+
+
+def write_quick(presets: Path, text: str) -> Path:
+    file = presets / "wordle" / "quick.yaml"
+    file.write_text(text)
+    return file
+
+
+def test_command_line_over_preset_over_defaults(presets: Path) -> None:
+    config = parse(presets, "--layers", "5")
+    assert config == replace(TrainConfig(), layers=5, learning_rate=1e-3)
+
+
+def test_task_and_preset_choose_the_file(presets: Path) -> None:
+    assert parse(presets, "--preset", "paper") == TrainConfig(preset="paper", learning_rate=1e-4)
+    assert parse(presets, "--task=gridworld") == TrainConfig(task="gridworld")
+
+
+def test_flags_may_name_every_field(presets: Path) -> None:
+    argv = []
+    for field in fields(TrainConfig):
+        flag = field.name.replace("_", "-")
+        if isinstance(field.default, bool):
+            argv.append(f"--{flag}" if field.default else f"--no-{flag}")
+        else:
+            argv.append(f"--{flag}={field.default}")
+    assert parse(presets, *argv) == TrainConfig()
+
+
+def test_bool_flags_go_both_ways(presets: Path) -> None:
+    config = parse(presets, "--resume", "--no-constrain", "--output", str(presets / "run"))
+    assert (config.resume, config.constrain) == (True, False)
+
+
+def test_config_cannot_be_changed() -> None:
+    with pytest.raises(FrozenInstanceError):
+        TrainConfig().seed = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (
+            ["--task", "wordel"],
+            "unknown task 'wordel': did you mean 'wordle'? (tasks: gridworld, wordle)",
+        ),
+        (
+            ["--preset", "papr"],
+            "unknown preset 'papr': did you mean 'paper'? (presets: paper, quick)",
+        ),
+        (
+            ["--task", "gridworld", "--preset", "paper"],
+            "unknown preset 'paper' (presets: quick)",
+        ),
+        (["--preset", "../gridworld/quick"], "unknown preset '../gridworld/quick'"),
+        (
+            ["--learning-rte", "1"],
+            "unknown option '--learning-rte': did you mean '--learning-rate'",
+        ),
+        (["--learning_rate=1"], "unknown option '--learning_rate': did you mean '--learning-rate'"),
+        (["--learn", "1"], "unknown option '--learn'"),
+        (["--no-resum"], "unknown option '--no-resum': did you mean '--no-resume'?"),
+        (["wordle"], "unexpected argument 'wordle' (see --help)"),
+        (["--seed"], "argument --seed: expected one argument (see --help)"),
+        (["--task"], "argument --task: expected one argument (see --help)"),
+        (["--algo", "iqll"], "unknown algo 'iqll': did you mean 'ilql'?"),
+        (["--seed", "abc"], "--seed must be a whole number, not 'abc'"),
+        (["--max-steps", "1.5"], "--max-steps must be a whole number, not '1.5'"),
+        (["--max-steps", "0"], "--max-steps must be at least 1, not 0"),
+        (["--seed", "-1"], "--seed must be at least 0, not -1"),
+        (["--learning-rate", "fast"], "--learning-rate must be a number, not 'fast'"),
+        (["--learning-rate", ""], "--learning-rate must be a number, not ''"),
+        (["--learning-rate", "nan"], "--learning-rate must be a number, not 'nan'"),
+        (["--beta", "inf"], "--beta must be a number, not 'inf'"),
+        (["--beta", "1e999"], "--beta must be a number, not '1e999'"),
+        (["--discount", "1.01"], "--discount must be at most 1, not 1.01"),
+        (["--keep-top", "0"], "--keep-top must be above 0, not 0"),
+        (["--width", "130"], "width 130 does not divide into attention_heads 4 equal parts"),
+        (["--accumulation", "3"], "batch_size 64 does not divide into accumulation 3 equal parts"),
+    ],
+)
+def test_mistakes_on_the_command_line(presets: Path, argv: list[str], message: str) -> None:
+    with pytest.raises(UserError) as error:
+        parse(presets, *argv)
+    assert str(error.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--algo", "cql"], "--algo cql is not available yet; available: bc, filtered-bc, ilql"),
+        (["--backbone", "rnn"], "--backbone rnn is not available yet; available: gpt2"),
+        (["--bisim", "0.05"], "--bisim 0.05 is not available yet; available: 0.0"),
+    ],
+)
+def test_names_still_to_come(presets: Path, argv: list[str], message: str) -> None:
+    with pytest.raises(UserError) as error:
+        parse(presets, *argv)
+    assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("learning_rte: 1", "unknown key 'learning_rte': did you mean 'learning_rate'?"),
+        ("learning-rate: 1", "unknown key 'learning-rate': did you mean 'learning_rate'?"),
+        ("1: 2", "unknown key '1'"),
+        ("layers: two", "layers must be a whole number, not 'two'"),
+        ("layers: 2.0", "layers must be a whole number, not 2.0"),
+        ("layers: true", "layers must be a whole number, not True"),
+        ("layers: [2]", "layers must be a whole number, not [2]"),
+        ("layers:", "layers must be a whole number, not None"),
+        ("learning_rate: yes", "learning_rate must be a number, not True"),
+        ("learning_rate: .nan", "learning_rate must be a number, not nan"),
+        ("learning_rate: -.inf", "learning_rate must be a number, not -inf"),
+        ("learning_rate: -1e-3", "learning_rate must be at least 0, not -1e-3"),
+        (f"learning_rate: {10**400}", "learning_rate must be a number, not 1000"),
+        (f"layers: {10**400}", "layers must be a whole number, not 1000"),
+        ("resume: 1", "resume must be true or false, not 1"),
+        ("resume: 'true'", "resume must be true or false, not 'true'"),
+        ("data: 2024", "data must be text, not 2024"),
+        ("data: [a, b]", "data must be text, not ['a', 'b']"),
+        ("algo: iqll", "algo: unknown algo 'iqll': did you mean 'ilql'?"),
+        ("algo: [bc]", "algo: unknown algo"),
+        ("task: gridworld", "task belongs on the command line: remove it"),
+        ("preset: paper", "preset belongs on the command line: remove it"),
+    ],
+)
+def test_mistakes_in_a_preset_name_the_file(presets: Path, text: str, message: str) -> None:
+    file = write_quick(presets, text)
+    with pytest.raises(UserError) as error:
+        parse(presets)
+    assert str(error.value).startswith(f"{file}: {message}")
+
+
+@pytest.mark.parametrize("text", ["- layers\nwidth: 1", "\x00", "a: {", "{[1]: 2}"])
+def test_broken_yaml_names_the_file(presets: Path, text: str) -> None:
+    file = write_quick(presets, text)
+    with pytest.raises(UserError) as error:
+        parse(presets)
+    assert str(error.value).startswith(f"{file} is not valid YAML: ")
+
+
+def test_bytes_that_are_no_text_name_the_file(presets: Path) -> None:
+    file = presets / "wordle" / "quick.yaml"
+    file.write_bytes(b"data: \xff\xfe\xfa")
+    with pytest.raises(UserError) as error:
+        parse(presets)
+    assert str(error.value).startswith(f"{file} is not valid YAML: ")
+
+
+@pytest.mark.parametrize("text", ["- layers", "layers"])
+def test_yaml_without_keys_is_refused(presets: Path, text: str) -> None:
+    file = write_quick(presets, text)
+    with pytest.raises(UserError) as error:
+        parse(presets)
+    assert str(error.value).startswith(f"{file} must hold lines of 'key: value'")
+
+
+def test_numbers_have_the_type_of_their_field(presets: Path) -> None:
+    write_quick(presets, "learning_rate: 1e-4\nbeta: 2\nepisodes: 1_000\nclip_norm: 5.0e-1")
+    config = parse(presets, "--discount", "1", "--width", "64")
+    assert (config.learning_rate, config.beta, config.episodes) == (1e-4, 2.0, 1000)
+    assert (config.clip_norm, config.discount, config.width) == (0.5, 1.0, 64)
+    for name in ("learning_rate", "beta", "clip_norm", "discount"):
+        assert type(getattr(config, name)) is float
+    assert type(config.episodes) is type(config.width) is int
+
+
+def test_resume_takes_the_settings_of_the_run_over_the_preset(presets: Path) -> None:
+    run = presets / "run"
+    run.mkdir()
+    begun = TrainConfig(output=str(run), learning_rate=5e-3, layers=7)
+    save_config(begun, run / "training.yaml")
+    assert parse(presets, "--resume", "--output", str(run)) == replace(begun, resume=True)
+    with pytest.raises(UserError, match=r"^cannot resume with --layers 2: the run in .* has 7; "):
+        parse(presets, "--resume", "--output", str(run), "--layers", "2")
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        TrainConfig(),
+        TrainConfig(
+            algo="filtered-bc",
+            output="runs/ä: b #1",
+            data="1e-4",
+            words="yes",
+            resume=True,
+            seed=2**32 - 1,
+            learning_rate=1e-5 / 3,
+            weight_decay=1e-300,
+            discount=1.0,
+            tracker="wandb",
+        ),
+    ],
+)
+def test_saved_config_reads_back_equal(config: TrainConfig, tmp_path: Path) -> None:
+    file = tmp_path / "training.yaml"
+    save_config(config, file)
+    assert load_config(file) == config
+
+
+def test_saved_config_holds_every_setting(tmp_path: Path) -> None:
+    file = tmp_path / "training.yaml"
+    save_config(TrainConfig(), file)
+    keys = [line.split(":")[0] for line in file.read_text().splitlines()]
+    assert keys == [field.name for field in fields(TrainConfig)]
+
+
+def test_absent_keys_of_a_saved_config_take_their_defaults(tmp_path: Path) -> None:
+    file = tmp_path / "training.yaml"
+    file.write_text("task: gridworld\n")
+    assert load_config(file) == TrainConfig(task="gridworld")
+
+
+def help_of(presets: Path, capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    with pytest.raises(SystemExit) as exit:
+        parse(presets, *argv, "--help")
+    assert exit.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_help_shows_sections_defaults_and_example(
+    presets: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    text = help_of(presets, capsys)
+    titles = ["what to run", "data", "model", "algorithm", "optimisation", "evaluation and output"]
+    positions = [text.index(f"\n{title}:\n") for title in titles]
+    assert positions == sorted(positions)
+    assert "Train an agent." in text
+    assert text.endswith(f"example:\n  {EXAMPLE}\n")
+    for field in fields(TrainConfig):
+        flag = field.name.replace("_", "-")
+        described = text.split(f"\n  --{flag}", 1)[1].split("\n  --", 1)[0]
+        assert field.default == "" or "(default: " in described, flag
+
+
+def test_help_shows_what_the_chosen_preset_sets(
+    presets: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "peak learning rate (default: 0.001)" in help_of(presets, capsys)
+    assert "peak learning rate (default: 0.0001)" in help_of(presets, capsys, "--preset", "paper")
+
+
+def test_every_flag_has_help() -> None:
+    assert all(field.metadata["help"] for field in fields(TrainConfig))
+
+
+@pytest.mark.parametrize("file", sorted(SHIPPED.glob("*/*.yaml")), ids=lambda file: file.stem)
+def test_shipped_presets_parse(file: Path) -> None:
+    config = parse(SHIPPED, "--task", file.parent.name, "--preset", file.stem)
+    assert (config.task, config.preset) == (file.parent.name, file.stem)
+
+
+def test_every_shipped_task_has_the_three_presets() -> None:
+    for task in SHIPPED.iterdir():
+        assert {"quick", "full", "paper"} <= {file.stem for file in task.glob("*.yaml")}
+
+
+def test_paper_preset_is_appendix_b() -> None:
+    config = parse(SHIPPED, "--preset", "paper")
+    assert (config.layers, config.width, config.attention_heads) == (12, 768, 12)
+    assert (config.expectile, config.conservatism, config.discount) == (0.8, 0.001, 0.99)
+    assert (config.batch_size, config.target_rate, config.max_steps) == (1024, 0.005, 60 * 60)
+    assert (config.optimizer, config.learning_rate, config.schedule) == ("adamw", 1e-4, "constant")
+
+
+def test_parser_of_other_recipes(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = make_parser("Evaluate a checkpoint.", "python recipes/evaluate.py runs/wordle")
+    parser.add_argument("checkpoint", help="folder of a run")
+    parser.add_argument("--episodes", type=int, default=236, help="games to play")
+    parser.add_argument("--json", help="file for the report")
+    parser.add_argument("--decoding", choices=["greedy", "sample"], default="greedy", help="how")
+    assert vars(parser.parse_args(["runs/wordle", "--episodes", "5"])) == {
+        "checkpoint": "runs/wordle",
+        "episodes": 5,
+        "json": None,
+        "decoding": "greedy",
+    }
+    for argv, message in [
+        ([], "the following arguments are required: checkpoint (see --help)"),
+        (["a", "--episodes", "x"], "argument --episodes: invalid int value: 'x' (see --help)"),
+        (["a", "--decoding", "gredy"], "unknown decoding 'gredy': did you mean 'greedy'?"),
+        (["a", "--episode", "3"], "unknown option '--episode': did you mean '--episodes'?"),
+        (["a", "b"], "unexpected argument 'b' (see --help)"),
+    ]:
+        with pytest.raises(UserError) as error:
+            parser.parse_args(argv)
+        assert str(error.value).startswith(message)
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--help"])
+    text = capsys.readouterr().out
+    assert "games to play (default: 236)" in text
+    assert "None" not in text
+    assert text.endswith("example:\n  python recipes/evaluate.py runs/wordle\n")

@@ -1,0 +1,44 @@
+"""The algorithms by name: which heads each one trains and which loss trains them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from textrl.batches import Batch
+from textrl.config import TrainConfig
+from textrl.losses.bc import bc_loss
+from textrl.losses.ilql import ILQLWeights, ilql_loss
+from textrl.losses.ops import Terms
+from textrl.model import TextRLOutput
+
+Loss = Callable[[TextRLOutput, Batch], Terms]
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """heads: what the model needs; make_loss: the loss under a run's settings."""
+
+    heads: tuple[str, ...]
+    make_loss: Callable[[TrainConfig], Loss]
+    filters_episodes: bool = False
+
+
+def _make_bc(config: TrainConfig) -> Loss:
+    return bc_loss
+
+
+def _make_ilql(config: TrainConfig) -> Loss:
+    weights = ILQLWeights(
+        discount=config.discount,
+        expectile=config.expectile,
+        conservatism=config.conservatism,
+        return_lambda=config.return_lambda,
+        value_weight=config.value_weight,
+    )
+    return lambda outputs, batch: ilql_loss(outputs, batch, weights)
+
+
+ALGORITHMS = {
+    "bc": Algorithm(("policy",), _make_bc),
+    "filtered-bc": Algorithm(("policy",), _make_bc, filters_episodes=True),
+    "ilql": Algorithm(("policy", "q", "v"), _make_ilql),
+}

@@ -1,0 +1,183 @@
+"""Rows -> batches: which episodes make up each training step, padded and aligned for the losses."""
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from datasets import Dataset
+from numpy.typing import NDArray
+from torch import Tensor
+
+from textrl.dataset import Rows, table_of
+from textrl.errors import UserError
+from textrl.language import PAD_ID, Language
+
+BLOCK_ROWS = 64  # neighbours that are read together
+WINDOW_STEPS = 64  # steps whose episodes are in memory at once, and sorted by length
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Episodes side by side. Shapes: tokens (batch, time); the rest (batch, actions) unless said.
+
+    State k of an episode is the history before its k-th action token, read at `state_positions[k]`
+    (the index of the token before it). Where an episode of the batch was cut by a time limit there
+    is one state more than actions: the history's end, from which its value is bootstrapped.
+    """
+
+    tokens: Tensor
+    state_positions: Tensor  # (batch, states)
+    legal: Tensor  # (batch, states, action tokens): True where the grammar allows the token
+    actions: Tensor  # number of the action token chosen
+    rewards: Tensor
+    observations: Tensor  # class of the observation that followed; -1 = none
+    is_action: Tensor  # True where an action really is, False on padding
+    has_next: Tensor  # True where the next state has a value: neither terminal nor padding
+    action_count: int  # action tokens of the whole step, over all processes and micro-batches
+
+    def to(self, device: torch.device) -> "Batch":
+        """The same batch on another device."""
+        tensors = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "action_count"}
+        return replace(self, **{name: tensor.to(device) for name, tensor in tensors.items()})
+
+
+def collate(rows: Rows, picks: NDArray[np.integer], language: Language) -> Batch:
+    """The picked rows as one batch."""
+    starts, lengths = rows.offsets[picks], rows.lengths[picks]
+    time = np.arange(lengths.max())
+    is_token = time < lengths[:, None]
+    grid = np.where(is_token, starts[:, None] + time, starts[:, None])
+    tokens = np.where(is_token, rows.tokens[grid], PAD_ID)
+
+    row, position = np.nonzero(rows.is_action[grid] & is_token)
+    counts = np.bincount(row, minlength=len(picks))
+    rank = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+    is_action = np.arange(counts.max()) < counts[:, None]
+
+    def packed(values: NDArray[Any], empty: float, kind: type) -> NDArray[Any]:
+        out: NDArray[Any] = np.full(is_action.shape, empty, dtype=kind)
+        out[row, rank] = values[grid[row, position]]
+        return out
+
+    actions = packed(rows.tokens - language.first_action, 0, np.int64)
+    states = language.grammar.states_before(actions, is_action)
+    positions = np.zeros(is_action.shape, dtype=np.int64)
+    positions[row, rank] = position - 1
+
+    truncated = rows.truncated[picks]
+    is_last = np.arange(is_action.shape[1]) == counts[:, None] - 1
+    has_next = is_action & (~is_last | truncated[:, None])
+    if truncated.any():
+        positions = np.pad(positions, ((0, 0), (0, 1)))
+        np.put_along_axis(positions, counts[:, None], lengths[:, None] - 1, axis=1)
+        states = np.pad(states, ((0, 0), (0, 1)))
+        np.put_along_axis(states, counts[:, None], 0, axis=1)
+    return Batch(
+        tokens=torch.from_numpy(tokens).long(),
+        state_positions=torch.from_numpy(positions),
+        legal=torch.from_numpy(language.grammar.legal[states]),
+        actions=torch.from_numpy(actions),
+        rewards=torch.from_numpy(packed(rows.reward, 0.0, np.float32)),
+        observations=torch.from_numpy(packed(rows.observation, -1, np.int64)),
+        is_action=torch.from_numpy(is_action),
+        has_next=torch.from_numpy(has_next),
+        action_count=int(counts.sum()),
+    )
+
+
+class EpisodeBatches:
+    """The batches of each training step, as a function of the step's number alone.
+
+    So a resumed run reads what an uninterrupted one would, and every process finds its own share of
+    a step without asking the others. Rows are read in blocks of neighbours, blocks in random order;
+    a window of blocks is sorted by length into batches with little padding, taken in random order.
+    """
+
+    def __init__(
+        self,
+        rows: Dataset,
+        language: Language,
+        *,
+        batch_size: int,
+        accumulation: int = 1,
+        seed: int = 0,
+        keep: NDArray[np.int64] | None = None,
+        process: int = 0,
+        processes: int = 1,
+    ) -> None:
+        """batch_size: episodes per step over all processes; keep: the rows to use (None = all)."""
+        episodes = len(rows) if keep is None else len(keep)
+        if batch_size % (accumulation * processes):
+            raise UserError(
+                f"a batch of {batch_size} episodes cannot be split evenly over {processes} processes"
+                f" x {accumulation} accumulation steps: choose a multiple for --batch-size"
+            )
+        if episodes < batch_size:
+            raise UserError(
+                f"the data have {episodes} episodes, fewer than one batch of {batch_size}:"
+                " lower --batch-size"
+            )
+        self._rows, self._language, self._keep = rows, language, keep
+        self._episodes, self._batch_size, self._seed = episodes, batch_size, seed
+        self._accumulation, self._process, self._processes = accumulation, process, processes
+        self._window_name: tuple[int, int] | None = None
+        self._window_rows: Rows
+        self._window_batches: NDArray[np.int64]
+        self._window_actions: NDArray[np.int64]
+
+    def step(self, step: int) -> list[Batch]:
+        """This process's micro-batches of step 0, 1, 2, ..."""
+        epoch, step_in_epoch = divmod(step, self._episodes // self._batch_size)
+        window, step_in_window = divmod(step_in_epoch, WINDOW_STEPS)
+        if self._window_name != (epoch, window):
+            self._load_window(epoch, window)
+        picks = self._window_batches[step_in_window]
+        action_count = int(self._window_actions[picks].sum())
+        # Every n-th episode: lengths, and so the work, are spread evenly over the parts.
+        parts = self._accumulation * self._processes
+        return [
+            replace(
+                collate(self._window_rows, picks[part::parts], self._language),
+                action_count=action_count,
+            )
+            for part in range(self._process, parts, self._processes)
+        ]
+
+    def _load_window(self, epoch: int, window: int) -> None:
+        random = np.random.default_rng((self._seed, epoch))
+        blocks = random.permutation(-(-self._episodes // BLOCK_ROWS))
+        order = (blocks[:, None] * BLOCK_ROWS + np.arange(BLOCK_ROWS)).ravel()
+        order = order[order < self._episodes]
+        size = WINDOW_STEPS * self._batch_size
+        chosen = np.sort(order[window * size : (window + 1) * size])
+        self._window_rows = read_rows(
+            self._rows, chosen if self._keep is None else self._keep[chosen]
+        )
+        lengths = self._window_rows.lengths
+        actions = np.add.reduceat(
+            self._window_rows.is_action, self._window_rows.offsets[:-1], dtype=np.int64
+        )
+        self._window_actions = actions
+
+        random = np.random.default_rng((self._seed, epoch, window))
+        shuffled = random.permutation(len(lengths))
+        by_length = shuffled[np.argsort(lengths[shuffled], kind="stable")]
+        batches = len(by_length) // self._batch_size
+        # Which episodes an epoch's last, short window leaves out is random as well.
+        spare = len(by_length) - batches * self._batch_size
+        by_length = np.delete(by_length, random.choice(len(by_length), spare, replace=False))
+        self._window_batches = random.permutation(by_length.reshape(batches, self._batch_size))
+        self._window_name = (epoch, window)
+
+
+def read_rows(rows: Dataset, indices: NDArray[np.int64]) -> Rows:
+    """Copy the rows with these (sorted) indices into memory, reading neighbours together."""
+    table = table_of(rows)
+    borders = np.flatnonzero(np.diff(indices) > BLOCK_ROWS) + 1
+    parts = []
+    for run in np.split(indices, borders):
+        near = table.slice(run[0], run[-1] - run[0] + 1)
+        parts.append(near if len(run) == len(near) else near.take(run - run[0]))
+    return Rows.from_table(pa.concat_tables(parts))

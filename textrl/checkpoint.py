@@ -1,0 +1,179 @@
+"""Checkpoints: the folder that people load and share, and the state that a run resumes from.
+
+Only safetensors, JSON and text: nothing here is ever unpickled.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers.utils.hub import cached_file
+
+from textrl.card import model_card
+from textrl.config import CONFIG_FILE, TrainConfig, save_config
+from textrl.errors import UserError
+from textrl.model import TextRLModel
+from textrl.task import Task
+
+TASK_FILE, WEIGHTS_FILE = "task.json", "model.safetensors"
+
+
+@contextlib.contextmanager
+def scratch_folder(beside: Path) -> Iterator[Path]:
+    """An empty folder next to `beside`, on the same disk; whatever is left in it is removed."""
+    scratch = beside.with_name(f".{beside.name}.partial")
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    try:
+        yield scratch
+    except SafetensorError as error:  # how safetensors tells of a full disk
+        raise UserError(f"cannot write {beside}: {error}") from error
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def save_checkpoint(folder: Path, model: TextRLModel, task: Task, config: TrainConfig) -> None:
+    """Write (or replace) the files by which others load this model, each at once, weights last."""
+    with scratch_folder(folder / "checkpoint") as scratch:
+        model.save_pretrained(scratch)
+        task.language.tokenizer().save_pretrained(scratch)
+        (scratch / TASK_FILE).write_text(json.dumps(describe_task(task)) + "\n")
+        (scratch / "README.md").write_text(model_card(config))
+        save_config(config, scratch / CONFIG_FILE)
+        for path in sorted(scratch.iterdir(), key=lambda path: path.name == WEIGHTS_FILE):
+            _flush(path)
+            os.replace(path, folder / path.name)
+
+
+def describe_task(task: Task) -> dict[str, Any]:
+    """What task.json holds: enough to make the same task again."""
+    return {"task": task.name, "settings": task.settings()}
+
+
+def check_same_task(folder: Path, task: Task) -> None:
+    """Refuse a dataset folder that says it is of another task or, say, another word list."""
+    if not (folder / TASK_FILE).is_file():
+        return  # rows of unknown origin are judged by their tokens alone
+    try:
+        saved = json.loads((folder / TASK_FILE).read_text())
+        other, settings = saved["task"], saved["settings"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{folder / TASK_FILE} is damaged: {error}") from error
+    if other != task.name:
+        raise UserError(
+            f"{str(folder)!r} holds episodes of the task {other!r}, not of {task.name!r}"
+        )
+    ours = task.data_settings()
+    differing = [name for name, value in ours.items() if settings.get(name) != value]
+    if differing:
+        name = differing[0]
+        raise UserError(
+            f"{str(folder)!r} was made with {name} {settings.get(name)!r}, this run has {ours[name]!r}"
+        )
+
+
+def load_model(name: str) -> tuple[TextRLModel, dict[str, Any]]:
+    """The model in a checkpoint folder or Hub repo, and what its task.json says."""
+    if Path(name).exists() and not (Path(name) / "config.json").is_file():
+        raise UserError(f"{name!r} is no checkpoint: it has no config.json")
+    try:
+        task_file = cached_file(name, TASK_FILE)
+        task = json.loads(Path(str(task_file)).read_text())
+        loaded: Any = TextRLModel.from_pretrained(name, output_loading_info=True)
+    except SafetensorError as error:
+        raise UserError(f"the weights in {name!r} are damaged or cut off: {error}") from error
+    except (OSError, ValueError, KeyError, RuntimeError) as error:  # what transformers raises
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise UserError(f"cannot load a checkpoint from {name!r}: {reason}") from error
+    model, info = loaded
+    for what in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        if info[what]:
+            first = sorted(map(str, info[what]))[0]
+            raise UserError(
+                f"the weights in {name!r} are another model's: {what.replace('_', ' ')}, first {first}"
+            )
+    if not isinstance(task, dict) or not {"task", "settings"} <= task.keys():
+        raise UserError(f"{TASK_FILE} in {name!r} does not name a task and its settings")
+    return model.train(False), task
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """Where a run stands. Data and random numbers follow from the seed and the step's number."""
+
+    step: int  # steps done
+    best_score: float
+    seconds: float  # of training so far
+    metrics_bytes: int  # length of the metrics file then; later lines belong to no checkpoint
+
+
+def save_state(
+    folder: Path, model: TextRLModel, optimizer: torch.optim.Optimizer, state: TrainingState
+) -> None:
+    """Write folder/step-N whole or not at all, then drop the older ones."""
+    name = f"step-{state.step:08d}"
+    folder.mkdir(parents=True, exist_ok=True)
+    with scratch_folder(folder / name) as scratch:
+        save_file(_contiguous(model.state_dict()), scratch / WEIGHTS_FILE)
+        save_file(_optimizer_tensors(optimizer), scratch / "optimizer.safetensors")
+        (scratch / "state.json").write_text(json.dumps(vars(state)) + "\n")
+        for path in scratch.iterdir():
+            _flush(path)
+        shutil.rmtree(folder / name, ignore_errors=True)
+        scratch.rename(folder / name)
+    for older in folder.glob("step-*"):
+        if older.name < name:
+            shutil.rmtree(older, ignore_errors=True)
+
+
+def load_state(
+    folder: Path, model: TextRLModel, optimizer: torch.optim.Optimizer
+) -> TrainingState | None:
+    """Put the newest complete state into model and optimizer; None where there is none yet."""
+    saved = sorted(folder.glob("step-*"))
+    if not saved:
+        return None
+    try:
+        model.load_state_dict(load_file(saved[-1] / WEIGHTS_FILE))
+        _restore_optimizer(optimizer, load_file(saved[-1] / "optimizer.safetensors"))
+        return TrainingState(**json.loads((saved[-1] / "state.json").read_text()))
+    except (SafetensorError, RuntimeError, ValueError, TypeError, KeyError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(f"the training state in {saved[-1]} cannot be used: {reason}") from error
+
+
+def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimizer's memory, flat: "<parameter number>.<name>" -> tensor."""
+    state = optimizer.state_dict()["state"]
+    return _contiguous(
+        {f"{number}.{name}": t for number, each in state.items() for name, t in each.items()}
+    )
+
+
+def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in tensors.items():
+        number, name = key.split(".", 1)
+        state.setdefault(int(number), {})[name] = tensor
+    # The groups (learning rates and so on) follow from the config; only the memory is restored.
+    optimizer.load_state_dict(
+        {"state": state, "param_groups": optimizer.state_dict()["param_groups"]}
+    )
+
+
+def _contiguous(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.contiguous() for name, tensor in tensors.items()}
+
+
+def _flush(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())

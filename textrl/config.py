@@ -1,0 +1,307 @@
+"""The settings of a training run: command line over preset over defaults, every value checked."""
+
+import argparse
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, NoReturn, TypeVar, get_args, get_origin, get_type_hints
+
+import yaml
+
+from textrl.errors import UserError, unknown
+
+T = TypeVar("T")
+
+CONFIG_FILE = "training.yaml"
+"""The resolved config in a run's folder."""
+FREE_ON_RESUME = ("output", "resume", "save_every", "log_every", "tracker")
+"""Settings that a resumed run may change: none of them touches what is learned."""
+
+# The project's names whose code is still to come. Delete a line here once its code is there.
+AVAILABLE_SO_FAR: dict[str, tuple[object, ...]] = {
+    "algo": ("bc", "filtered-bc", "ilql"),
+    "backbone": ("gpt2",),
+    "bisim": (0.0,),
+}
+
+
+def option(default: T, help: str, **limits: Any) -> T:
+    """A field of the config with its help text.
+
+    limits: minimum, maximum (inclusive) and above (exclusive) bound a number; section opens a new
+    section of --help, which lasts until the next one.
+    """
+    return field(default=default, metadata={"help": help, **limits})
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Everything that decides a training run. In YAML learning_rate, as a flag --learning-rate."""
+
+    task: str = option("wordle", "which task to learn", section="what to run")
+    algo: Literal["bc", "filtered-bc", "cql", "ilql"] = option("ilql", "how to learn it")
+    preset: str = option("quick", "named settings of the task (shown here as defaults)")
+    output: str = option("", "folder for the run; without it runs/<task>")
+    seed: int = option(0, "start of every random number", minimum=0, maximum=2**32 - 1)
+    resume: bool = option(False, "go on with the run in the output folder, if there is one")
+
+    data: str = option(
+        "",
+        "episodes to learn from: a folder, a JSONL file or a Hub id; without it the task makes and "
+        "caches its own",
+        section="data",
+    )
+    words: str = option("paper", "Wordle's words: paper (236 answers), full, or a file")
+    episodes: int = option(300_000, "size of the dataset that the task makes", minimum=1)
+    keep_top: float = option(
+        0.25, "filtered-bc: share of the episodes kept, best returns first", above=0, maximum=1
+    )
+    constrain: bool = option(True, "let the policy spell only words of the list")
+
+    backbone: Literal["gpt2", "rnn"] = option("gpt2", "what reads the history", section="model")
+    layers: int = option(2, "layers of the backbone", minimum=1)
+    width: int = option(128, "size of the hidden states", minimum=1)
+    attention_heads: int = option(4, "attention heads; must divide the width", minimum=1)
+    context: int = option(64, "longest history in tokens", minimum=2)
+
+    discount: float = option(
+        0.99, "discount per action token", section="algorithm", minimum=0, maximum=1
+    )
+    expectile: float = option(
+        0.8, "ilql: expectile of Q that V learns; 0.5 is the mean, 1 the best", minimum=0, maximum=1
+    )
+    conservatism: float = option(
+        0.001, "weight of pushing down Q of actions that the data does not take", minimum=0
+    )
+    return_lambda: float = option(
+        0.0, "mix of the Q targets: 0 looks one step ahead, 1 to the end", minimum=0, maximum=1
+    )
+    target_rate: float = option(
+        0.005, "share of the online heads that moves into the targets each step", above=0, maximum=1
+    )
+    value_weight: float = option(1.0, "weight of the Q and V losses beside the policy's", minimum=0)
+    bisim: float = option(0.0, "weight of the bisimulation loss", minimum=0)
+
+    optimizer: Literal["adamw", "muon"] = option(
+        "adamw", "what turns gradients into steps", section="optimisation"
+    )
+    learning_rate: float = option(2e-3, "peak learning rate", minimum=0)
+    warmup_steps: int = option(100, "steps of linear warm-up to the peak", minimum=0)
+    schedule: Literal["cosine", "constant"] = option("cosine", "learning rate after the warm-up")
+    final_learning_rate: float = option(
+        0.05, "where cosine ends, as a share of the peak", minimum=0, maximum=1
+    )
+    weight_decay: float = option(0.01, "decoupled weight decay", minimum=0)
+    clip_norm: float = option(1.0, "largest norm of the gradient", above=0)
+    batch_size: int = option(64, "episodes per step, over all processes", minimum=1)
+    accumulation: int = option(1, "parts in which a step computes its batch", minimum=1)
+    max_steps: int = option(10_000, "steps to train", minimum=1)
+    threads: int = option(0, "CPU threads; 0 takes every core", minimum=0)
+
+    evaluate_every: int = option(
+        1000, "steps between evaluations", section="evaluation and output", minimum=1
+    )
+    evaluate_episodes: int = option(236, "episodes per evaluation", minimum=1)
+    beta: float = option(4.0, "weight of Q - V against log pi when acting", minimum=0)
+    save_every: int = option(1000, "steps between checkpoints", minimum=1)
+    log_every: int = option(20, "steps between lines of metrics", minimum=1)
+    tracker: Literal["none", "tensorboard", "trackio", "wandb"] = option(
+        "none", "where metrics go besides the run's own JSONL"
+    )
+
+    def __post_init__(self) -> None:
+        for name, available in AVAILABLE_SO_FAR.items():
+            if getattr(self, name) not in available:
+                raise UserError(
+                    f"--{name} {getattr(self, name)} is not available yet; "
+                    f"available: {', '.join(map(str, available))}"
+                )
+        for whole, part in (("width", "attention_heads"), ("batch_size", "accumulation")):
+            if getattr(self, whole) % getattr(self, part):
+                raise UserError(
+                    f"{whole} {getattr(self, whole)} does not divide into "
+                    f"{part} {getattr(self, part)} equal parts: change one of them"
+                )
+
+
+FIELDS: dict[str, Field[Any]] = {each.name: each for each in fields(TrainConfig)}
+KINDS: dict[str, Any] = get_type_hints(TrainConfig)
+KIND_IN_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
+METAVARS = {int: "N", float: "X", str: "TEXT"}
+
+
+def parse_config(
+    argv: Sequence[str] | None, presets: Path, description: str, example: str
+) -> TrainConfig:
+    """The config that a command line asks for, on top of presets/<task>/<preset>.yaml.
+
+    argv: the arguments after the program's name; None takes the process's own.
+    """
+    # The preset comes first, so that --help shows the values that this very command would use.
+    choice = Parser(add_help=False, allow_abbrev=False)
+    for name in ("task", "preset", "output"):
+        choice.add_argument(flag(name), default=FIELDS[name].default)
+    choice.add_argument("--resume", action="store_true")
+    chosen = choice.parse_known_args(argv)[0]
+    begun = output_folder(chosen.output, chosen.task) / CONFIG_FILE
+    is_resumed = chosen.resume and begun.is_file()
+    base = load_config(begun) if is_resumed else read_preset(presets, chosen.task, chosen.preset)
+
+    parser = make_parser(description, example)
+    for name, each in FIELDS.items():
+        if "section" in each.metadata:
+            section = parser.add_argument_group(each.metadata["section"])
+        add_flag(section, name, getattr(base, name))
+    given = vars(parser.parse_args(argv))
+    config = TrainConfig(**{name: checked(name, flag(name), given[name]) for name in FIELDS})
+    changed = [
+        n for n in FIELDS if n not in FREE_ON_RESUME and getattr(config, n) != getattr(base, n)
+    ]
+    if is_resumed and changed:
+        name = changed[0]
+        raise UserError(
+            f"cannot resume with {flag(name)} {getattr(config, name)}: the run in {begun.parent} has "
+            f"{getattr(base, name)}; leave the flag out, or start anew with another --output"
+        )
+    return config
+
+
+def output_folder(output: str, task: str) -> Path:
+    """Where a run writes."""
+    return Path(output or f"runs/{task}")
+
+
+def read_preset(presets: Path, task: str, preset: str) -> TrainConfig:
+    """The config of presets/<task>/<preset>.yaml; an unknown name's error lists the known ones."""
+    files = sorted(presets.glob("*/*.yaml"))
+    tasks = {file.parent.name for file in files}
+    if task not in tasks:
+        raise unknown("task", task, tasks)
+    of_task = {file.stem: file for file in files if file.parent.name == task}
+    if preset not in of_task:
+        raise unknown("preset", preset, of_task)
+    values = read_values(of_task[preset])
+    for name in ("task", "preset"):
+        if name in values:
+            raise UserError(f"{of_task[preset]}: {name} belongs on the command line: remove it")
+    return TrainConfig(**values, task=task, preset=preset)
+
+
+def load_config(path: Path) -> TrainConfig:
+    """The config in a YAML file, such as a run's training.yaml; absent keys take their defaults."""
+    return TrainConfig(**read_values(path))
+
+
+def save_config(config: TrainConfig, path: Path) -> None:
+    """Write every setting as YAML that load_config reads back to an equal config."""
+    text = yaml.safe_dump(asdict(config), sort_keys=False, allow_unicode=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def read_values(path: Path) -> dict[str, Any]:
+    """The checked settings in a YAML file."""
+    try:
+        content = yaml.safe_load(path.read_bytes())
+    except yaml.YAMLError as error:
+        raise UserError(f"{path} is not valid YAML: {error}") from None
+    if content is None:  # nothing but comments
+        return {}
+    if not isinstance(content, Mapping):
+        raise UserError(f"{path} must hold lines of 'key: value', not {content!r}")
+    for key in content:
+        if key not in FIELDS:
+            raise UserError(f"{path}: {unknown('key', str(key), FIELDS)}")
+    return {name: checked(name, f"{path}: {name}", value) for name, value in content.items()}
+
+
+def checked(name: str, shown: str, value: object) -> Any:
+    """The value as its field's type and within its limits; shown: what an error calls the field."""
+    kind, limits = KINDS[name], FIELDS[name].metadata
+    if get_origin(kind) is Literal:
+        if value not in get_args(kind):
+            raise UserError(f"{shown}: {unknown(name, str(value), get_args(kind))}")
+        return value
+    typed = as_kind(kind, value)
+    if typed is None:
+        raise UserError(f"{shown} must be {KIND_IN_WORDS[kind]}, not {value!r}")
+    if "minimum" in limits and typed < limits["minimum"]:
+        raise UserError(f"{shown} must be at least {limits['minimum']}, not {value}")
+    if "above" in limits and typed <= limits["above"]:
+        raise UserError(f"{shown} must be above {limits['above']}, not {value}")
+    if "maximum" in limits and typed > limits["maximum"]:
+        raise UserError(f"{shown} must be at most {limits['maximum']}, not {value}")
+    return typed
+
+
+def as_kind(kind: type, value: object) -> Any:
+    """The value as bool, int, float or str; None if it is not one.
+
+    Numbers may be spelled out: the command line has only text, and 1e-4 in YAML is text too.
+    """
+    if kind in (bool, str) or isinstance(value, bool):  # a bool would pass for an int
+        return value if type(value) is kind else None
+    if not isinstance(value, (str, int) if kind is int else (str, int, float)):
+        return None
+    try:
+        number = kind(value)
+        return number if math.isfinite(number) else None
+    except (ValueError, OverflowError):
+        return None
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are UserErrors and suggest the nearest known name."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message} (see --help)")
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        parsed, unread = self.parse_known_args(args, namespace)
+        for word in unread:
+            if word.startswith("-"):
+                raise unknown("option", word.split("=")[0], self._option_string_actions)
+        if unread:
+            self.error(f"unexpected argument {unread[0]!r}")
+        return parsed
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            raise unknown(action.dest, str(value), map(str, action.choices))
+
+
+class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Shows the default of every option that has one and keeps the example's line breaks."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        if action.default is None or action.default == "":
+            return action.help
+        return super()._get_help_string(action)
+
+
+def make_parser(description: str, example: str) -> Parser:
+    """The parser of a recipe: --help shows the defaults and the example, errors take one line."""
+    return Parser(
+        description=description,
+        epilog=f"example:\n  {example}",
+        formatter_class=HelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def flag(name: str) -> str:
+    """The command line's name of a field."""
+    return "--" + name.replace("_", "-")
+
+
+def add_flag(section: Any, name: str, default: object) -> None:
+    """Add a field's flag to a section of the parser. Values stay text here: checked reads them."""
+    kind, help = KINDS[name], FIELDS[name].metadata["help"]
+    if kind is bool:
+        section.add_argument(
+            flag(name), default=default, help=help, action=argparse.BooleanOptionalAction
+        )
+    elif get_origin(kind) is Literal:
+        section.add_argument(flag(name), default=default, help=help, choices=get_args(kind))
+    else:
+        section.add_argument(flag(name), default=default, help=help, metavar=METAVARS[kind])

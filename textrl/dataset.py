@@ -1,0 +1,251 @@
+"""Episodes on disk: the schema of a row, writing, loading and checking. One episode is one row."""
+
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from datasets import Dataset, Features, List, Value, concatenate_datasets, load_dataset
+from datasets import load_from_disk as load_folder
+from numpy.typing import NDArray
+
+from textrl.episode import Episode
+from textrl.errors import UserError
+from textrl.language import Language
+
+FEATURES = Features(
+    {
+        "tokens": List(Value("int32")),
+        "is_action": List(Value("bool")),  # the agent chose this token
+        "reward": List(Value("float32")),  # arrived because of this token; zero on observations
+        "observation": List(Value("int32")),  # class of the observation that followed; -1 = none
+        "terminated": Value("bool"),
+        "truncated": Value("bool"),
+        "episode_return": Value("float32"),
+        "behaviour": Value("string"),
+    }
+)
+_PER_TOKEN = ("tokens", "is_action", "reward", "observation")
+_ROWS_PER_CHECK = 10_000
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows as flat arrays: row k's tokens are tokens[offsets[k] : offsets[k + 1]]."""
+
+    offsets: NDArray[np.int64]
+    tokens: NDArray[np.int32]
+    is_action: NDArray[np.bool_]
+    reward: NDArray[np.float32]
+    observation: NDArray[np.int32]
+    truncated: NDArray[np.bool_]
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens per row."""
+        return np.diff(self.offsets)
+
+    @classmethod
+    def from_table(cls, table: pa.Table) -> "Rows":
+        """Copy a (small) slice of the table out of its memory-mapped file."""
+        columns = {name: table[name].combine_chunks() for name in (*_PER_TOKEN, "truncated")}
+        offsets = columns["tokens"].offsets.to_numpy()
+
+        def flat(name: str) -> NDArray[Any]:
+            return np.array(columns[name].flatten().to_numpy(zero_copy_only=False))
+
+        return cls(
+            offsets=(offsets - offsets[0]).astype(np.int64),
+            tokens=flat("tokens"),
+            is_action=flat("is_action"),
+            reward=flat("reward"),
+            observation=flat("observation"),
+            truncated=columns["truncated"].to_numpy(zero_copy_only=False),
+        )
+
+
+def episodes_to_table(episodes: Iterable[Episode]) -> pa.Table:
+    """Episodes as an Arrow table with the schema above."""
+    flat: dict[str, list[object]] = {name: [] for name in _PER_TOKEN}
+    offsets = [0]
+    per_row: dict[str, list[object]] = {name: [] for name in FEATURES if name not in flat}
+    for episode in episodes:
+        for values, silent in zip(flat.values(), (0, False, 0.0, -1), strict=True):
+            values.extend(
+                episode.prompt if values is flat["tokens"] else [silent] * len(episode.prompt)
+            )
+        for step in episode.steps:
+            chosen, seen = len(step.action), len(step.observation)
+            flat["tokens"] += step.action + step.observation
+            flat["is_action"] += [True] * chosen + [False] * seen
+            # Reward and observation belong to the token that completed the action.
+            flat["reward"] += [0.0] * (chosen - 1) + [step.reward] + [0.0] * seen
+            flat["observation"] += [-1] * (chosen - 1) + [step.observation_class] + [-1] * seen
+        offsets.append(len(flat["tokens"]))
+        per_row["terminated"].append(episode.terminated)
+        per_row["truncated"].append(episode.truncated)
+        per_row["episode_return"].append(episode.episode_return)
+        per_row["behaviour"].append(episode.behaviour)
+    schema = FEATURES.arrow_schema
+    columns = []
+    for field in schema:
+        if field.name in flat:
+            values = pa.array(flat[field.name], type=field.type.value_type)
+            columns.append(pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values))
+        else:
+            columns.append(pa.array(per_row[field.name], type=field.type))
+    return pa.Table.from_arrays(columns, names=schema.names).cast(schema)
+
+
+def write_shard(path: Path, episodes: Iterable[Episode]) -> int:
+    """Write episodes as one Arrow stream file, the form that `datasets` maps; return the rows."""
+    table = episodes_to_table(episodes)
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
+        stream.write_table(table)
+    return int(table.num_rows)
+
+
+def join_shards(shards: Iterable[Path], folder: Path, notes: dict[str, str]) -> Dataset:
+    """Join shard files into a dataset folder, which appears whole or not at all.
+
+    notes: small text files to lie beside the rows, name -> content.
+    """
+    rows = concatenate_datasets([Dataset.from_file(str(path)) for path in shards])
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    rows.save_to_disk(str(partial))
+    for name, content in notes.items():
+        (partial / name).write_text(content)
+    partial.rename(folder)
+    return load_folder(str(folder))
+
+
+def load_episodes(source: str) -> Dataset:
+    """Rows from a dataset folder, a JSONL file or a Hub id, memory-mapped."""
+    path = Path(source)
+    try:
+        if path.is_dir():
+            rows = load_folder(source)
+        elif path.is_file():
+            rows = load_dataset("json", data_files=source, split="train")
+        elif source.count("/") == 1 and not source.startswith((".", "/")) and not path.suffix:
+            rows = load_dataset(source, split="train")
+        else:
+            raise UserError(f"no such dataset: {source!r} (a folder, a .jsonl file or a Hub id)")
+    except UserError:
+        raise
+    except Exception as error:  # datasets raises its own, pyarrow's, JSON's and the Hub's errors
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UserError(f"cannot read the dataset {source!r}: {reason}") from error
+    if not isinstance(rows, Dataset):
+        raise UserError(f"{source!r} is not a single dataset: give the folder of one split")
+    missing = [name for name in FEATURES if name not in rows.features]
+    if missing:
+        have = ", ".join(rows.features) or "none"
+        raise UserError(
+            f"the dataset {source!r} has no column {missing[0]!r} (its columns: {have})"
+        )
+    if len(rows) == 0:
+        raise UserError(f"the dataset {source!r} is empty")
+    rows = rows.select_columns(list(FEATURES))
+    if rows.features != FEATURES:
+        try:
+            rows = rows.cast(FEATURES)
+        except Exception as error:  # whatever Arrow cannot convert
+            raise UserError(
+                f"the dataset {source!r} has a column of another type: {error}"
+            ) from error
+    return rows
+
+
+def table_of(rows: Dataset) -> pa.Table:
+    """A fresh memory map of the dataset's files.
+
+    A mapped page stays resident once it was read. Whoever drops this table gives the pages back, so
+    that memory does not grow with the dataset.
+    """
+    files = [entry["filename"] for entry in rows.cache_files]
+    if not files or rows._indices is not None:
+        return rows.with_format("arrow")[:]
+    tables = [pa.ipc.open_stream(pa.memory_map(file)).read_all() for file in files]
+    return pa.concat_tables(tables).select(list(FEATURES))
+
+
+def blocks_of(rows: Dataset, size: int = _ROWS_PER_CHECK) -> Iterator[tuple[int, pa.Table]]:
+    """The dataset's table in slices of `size` rows, each from a fresh map, with its first row."""
+    for start in range(0, len(rows), size):
+        yield start, table_of(rows).slice(start, size)
+
+
+def check_episodes(rows: Dataset, language: Language, context: int) -> None:
+    """Refuse rows that the language or the model cannot take, naming the first and its fault."""
+    for start, table in blocks_of(rows):
+        for name in FEATURES:
+            if table[name].null_count:
+                raise UserError(
+                    f"the dataset has an empty {name!r} in rows {start}-{start + len(table) - 1}"
+                )
+        lengths = [table[name].combine_chunks().value_lengths().to_numpy() for name in _PER_TOKEN]
+        for name, other in zip(_PER_TOKEN[1:], lengths[1:], strict=True):
+            _refuse(start, other != lengths[0], f"{name!r} is not as long as 'tokens'")
+        _check_rows(Rows.from_table(table), start, language, context)
+        both = table["terminated"].to_numpy() & table["truncated"].to_numpy()
+        _refuse(start, both, "both 'terminated' and 'truncated' are true")
+
+
+def _check_rows(rows: Rows, start: int, language: Language, context: int) -> None:
+    owner = np.repeat(np.arange(len(rows.lengths)), rows.lengths)
+
+    def refuse_tokens(is_bad: NDArray[np.bool_], fault: str) -> None:
+        _refuse(start, np.bincount(owner[is_bad], minlength=len(rows.lengths)) > 0, fault)
+
+    _refuse(start, rows.lengths > context, f"longer than the model's context of {context} tokens")
+    _refuse(start, rows.lengths < 2, "fewer than two tokens")
+    refuse_tokens(
+        (rows.tokens < 0) | (rows.tokens >= len(language.tokens)),
+        "a token id is not in the vocabulary",
+    )
+    is_action_token = rows.tokens >= language.first_action
+    refuse_tokens(rows.is_action & ~is_action_token, "'is_action' marks a token that is no action")
+    refuse_tokens(~np.isfinite(rows.reward), "a reward is not a finite number")
+    refuse_tokens(
+        ~rows.is_action & (rows.reward != 0), "a reward sits on a token that is no action"
+    )
+    _refuse(start, rows.is_action[rows.offsets[:-1]], "the first token is an action")
+    actions = np.bincount(owner[rows.is_action], minlength=len(rows.lengths))
+    _refuse(start, actions == 0, "no action token")
+
+    rank = np.arange(rows.is_action.sum()) - np.repeat(np.cumsum(actions) - actions, actions)
+    packed = np.zeros((len(actions), actions.max()), dtype=np.int32)
+    packed[owner[rows.is_action], rank] = rows.tokens[rows.is_action] - language.first_action
+    real = np.arange(packed.shape[1]) < actions[:, None]
+    states = language.grammar.states_before(packed, real)
+    legal = (states >= 0) & language.grammar.legal[states, packed]
+    _refuse(start, (~legal & real).any(axis=1), "an action that the task's grammar does not allow")
+
+
+def _refuse(start: int, is_bad: Any, fault: str) -> None:
+    if is_bad.any():
+        row = start + int(np.argmax(is_bad))
+        raise UserError(
+            f"malformed dataset: row {row}: {fault} ({int(is_bad.sum())} such rows near it)"
+        )
+
+
+def best_episodes(rows: Dataset, share: float) -> NDArray[np.int64]:
+    """Rows of the top `share` of episodes by return (filtered BC); ties at the border go by row."""
+    returns = np.concatenate([table["episode_return"].to_numpy() for _, table in blocks_of(rows)])
+    kept = max(1, round(share * len(returns)))
+    return np.sort(np.argsort(-returns, kind="stable")[:kept])
+
+
+def returns_by_behaviour(rows: Dataset) -> dict[str, NDArray[np.float32]]:
+    """The episodes' returns, by who played them."""
+    columns = [
+        (t["behaviour"].to_numpy(), t["episode_return"].to_numpy()) for _, t in blocks_of(rows)
+    ]
+    who, returns = (np.concatenate(parts) for parts in zip(*columns, strict=True))
+    return {str(name): returns[who == name] for name in np.unique(who)}

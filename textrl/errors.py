@@ -1,0 +1,41 @@
+"""What a user can get wrong, told in one line."""
+
+import difflib
+import sys
+from collections.abc import Callable, Iterable
+from typing import NoReturn
+
+LISTED_NAMES = 12
+
+
+class UserError(Exception):
+    """A mistake the user can mend: the message says what, which value, and the remedy."""
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> UserError:
+    """The error for a name that is none of the known ones, with the nearest suggested."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f": did you mean {near[0]!r}?" if near else ""
+    listed = f" ({what}s: {', '.join(names)})" if len(names) <= LISTED_NAMES else ""
+    return UserError(f"unknown {what} {name!r}{hint}{listed}")
+
+
+def fail(message: str) -> NoReturn:
+    """End the program as a user's mistake does: one line on standard error, exit code 2."""
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+def run_recipe(main: Callable[[], None]) -> None:
+    """Run a recipe's main; errors that a user or a disk causes end in one line and exit code 2."""
+    try:
+        main()
+    except UserError as error:
+        fail(str(error))
+    except OSError as error:  # a full or read-only disk, a missing file, a missing permission
+        where = f": {error.filename}" if error.filename else ""
+        fail(f"{error.strerror or error}{where}")
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        raise SystemExit(130) from None

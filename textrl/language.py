@@ -1,0 +1,104 @@
+"""A task's token language: its tokens, which of them are actions, how actions are spelled."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+PAD, BEGIN = "<pad>", "<begin>"
+PAD_ID, BEGIN_ID = 0, 1
+
+
+@dataclass(frozen=True, eq=False)
+class ActionGrammar:
+    """Which action tokens may follow each other within one action: a finite automaton.
+
+    next_state: (states, actions). State 0 begins an action, and coming back to it completes one;
+    -1 marks a token that is illegal there.
+    """
+
+    next_state: NDArray[np.int32]
+
+    @classmethod
+    def from_spellings(cls, spellings: NDArray[np.integer], actions: int) -> "ActionGrammar":
+        """The automaton (a trie) that spells exactly these actions, given as (n, length) tokens."""
+        rows = [[-1] * actions]
+        for spelling in spellings.tolist():
+            state = 0
+            for token in spelling[:-1]:
+                if rows[state][token] <= 0:
+                    rows[state][token] = len(rows)
+                    rows.append([-1] * actions)
+                state = rows[state][token]
+            rows[state][spelling[-1]] = 0
+        return cls(np.array(rows, dtype=np.int32))
+
+    @classmethod
+    def from_slots(cls, slots: Sequence[Sequence[int]], actions: int) -> "ActionGrammar":
+        """The automaton that takes, slot by slot, any of the tokens listed for that slot."""
+        table = np.full((len(slots), actions), -1, dtype=np.int32)
+        for state, tokens in enumerate(slots):
+            table[state, list(tokens)] = (state + 1) % len(slots)
+        return cls(table)
+
+    @cached_property
+    def legal(self) -> NDArray[np.bool_]:
+        """(states, actions): True where the token may be chosen."""
+        return self.next_state >= 0
+
+    def states_before(
+        self, actions: NDArray[np.integer], real: NDArray[np.bool_]
+    ) -> NDArray[np.int32]:
+        """The state before each token of (batch, actions) sequences; -1 after an illegal token."""
+        states = np.zeros(actions.shape, dtype=np.int32)
+        state = np.zeros(len(actions), dtype=np.int32)
+        for i in range(actions.shape[1]):
+            states[:, i] = state
+            follows = np.where(state >= 0, self.next_state[state, actions[:, i]], -1)
+            state = np.where(real[:, i], follows, state)
+        return states
+
+
+@dataclass(frozen=True, eq=False)
+class Language:
+    """The tokens of one task. Ids: padding, begin, then the observations, then the actions.
+
+    The actions' ids are contiguous, so that a head has one output per action and token id and
+    action number differ by `first_action`.
+    """
+
+    observations: tuple[str, ...]
+    actions: tuple[str, ...]
+    grammar: ActionGrammar
+
+    def __post_init__(self) -> None:
+        if len(set(self.tokens)) != len(self.tokens):
+            raise ValueError("a token occurs twice in the language")
+        if self.grammar.next_state.shape[1] != len(self.actions):
+            raise ValueError("the grammar's width is not the number of actions")
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """Every token, in the order of the ids."""
+        return (PAD, BEGIN, *self.observations, *self.actions)
+
+    @property
+    def first_observation(self) -> int:
+        """The id of the first observation token."""
+        return BEGIN_ID + 1
+
+    @property
+    def first_action(self) -> int:
+        """The id of the first action token."""
+        return self.first_observation + len(self.observations)
+
+    def tokenizer(self) -> PreTrainedTokenizerFast:
+        """The language as a transformers tokenizer: one word of the text, one token."""
+        vocabulary = {token: i for i, token in enumerate(self.tokens)}
+        words = Tokenizer(models.WordLevel(vocabulary, unk_token=PAD))
+        words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        return PreTrainedTokenizerFast(tokenizer_object=words, pad_token=PAD, bos_token=BEGIN)

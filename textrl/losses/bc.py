@@ -1,0 +1,40 @@
+"""Behaviour cloning: imitate the action tokens. Filtered BC: the same on the best episodes."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from textrl.batches import Batch
+from textrl.losses.ops import legal_only, masked_mean, of_actions
+from textrl.model import TextRLOutput
+
+
+@dataclass(frozen=True)
+class BCTerms:
+    """accuracy: how often the likeliest token was the one taken."""
+
+    total: Tensor
+    policy: Tensor
+    accuracy: Tensor
+
+
+def imitation_loss(logits: Tensor, batch: Batch) -> Tensor:
+    """Cross-entropy of the action tokens taken, among the legal ones: -mean log pi(a_k | h_k).
+
+    logits: (batch, states, tokens); state k is the history before action k.
+    """
+    actions = batch.actions.shape[1]
+    log_pi = legal_only(logits, batch.legal)[:, :actions].log_softmax(dim=-1)
+    return masked_mean(-of_actions(log_pi, batch.actions), batch.is_action, batch.action_count)
+
+
+def bc_loss(outputs: TextRLOutput, batch: Batch) -> BCTerms:
+    """Imitation of every action token of the batch."""
+    assert outputs.policy is not None
+    policy = imitation_loss(outputs.policy, batch)
+    with torch.no_grad():
+        likeliest = legal_only(outputs.policy, batch.legal)[:, : batch.actions.shape[1]].argmax(-1)
+        hits = (likeliest == batch.actions).to(policy.dtype)
+        accuracy = masked_mean(hits, batch.is_action, batch.action_count)
+    return BCTerms(total=policy, policy=policy, accuracy=accuracy)

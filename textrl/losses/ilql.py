@@ -1,0 +1,101 @@
+"""Implicit language Q-learning (Snell et al. 2023): values by expectiles, per action token."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from textrl.batches import Batch
+from textrl.losses.bc import imitation_loss
+from textrl.losses.ops import lambda_returns, legal_only, masked_mean, next_states, of_actions
+from textrl.model import TextRLOutput
+
+
+@dataclass(frozen=True)
+class ILQLWeights:
+    """discount: per action token; expectile: 0.5 is the mean, 1 the best action's value."""
+
+    discount: float = 0.99
+    expectile: float = 0.8
+    conservatism: float = 0.001
+    return_lambda: float = 0.0
+    value_weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class ILQLTerms:
+    """The terms of the loss, then averages worth watching."""
+
+    total: Tensor
+    policy: Tensor
+    q: Tensor
+    v: Tensor
+    conservative: Tensor
+    mean_q: Tensor
+    mean_v: Tensor
+
+
+def expectile_value_loss(
+    v: Tensor, target_q: Tensor, counts: Tensor, total: int, expectile: float
+) -> Tensor:
+    """Expectile regression of V on the target Q of the action taken.
+
+    v, target_q, counts: (batch, actions); counts is True where an action token really is.
+    """
+    gap = target_q - v
+    weight = torch.where(gap > 0, expectile, 1 - expectile)
+    return masked_mean(weight * gap.square(), counts, total)
+
+
+def conservative_loss(
+    q: Tensor, legal: Tensor, q_taken: Tensor, counts: Tensor, total: int
+) -> Tensor:
+    """CQL's regularizer, summed over the twins: logsumexp over legal tokens - Q of the one taken.
+
+    q: (2, batch, actions, tokens); legal: (batch, actions, tokens); q_taken: (2, batch, actions).
+    """
+    # Padding has an arbitrary grammar state; it is masked out of the mean.
+    gap = legal_only(q, legal).logsumexp(dim=-1) - q_taken
+    return masked_mean(gap.sum(0), counts, total)
+
+
+def ilql_loss(outputs: TextRLOutput, batch: Batch, weights: ILQLWeights) -> ILQLTerms:
+    """Twin Q to r + discount V(next), V to an expectile of min target Q, CQL's term, and imitation.
+
+    State k is the history before action k; its successor is the state before the episode's next
+    action token. The last one's next value is 0 if terminated, V at the history's end if truncated.
+    """
+    assert outputs.policy is not None and outputs.q is not None
+    assert outputs.v is not None and outputs.target_q is not None
+    actions = batch.actions.shape[1]
+    counts, total = batch.is_action, batch.action_count
+    v = outputs.v[:, :actions]
+    with torch.no_grad():
+        target_q = of_actions(outputs.target_q[:, :, :actions], batch.actions).amin(dim=0)
+        follows = torch.nn.functional.pad(counts[:, 1:], (0, 1))
+        returns = lambda_returns(
+            rewards=batch.rewards,
+            next_values=next_states(outputs.v, actions),
+            has_next=batch.has_next,
+            is_last=counts & ~follows,
+            discount=weights.discount,
+            mix=weights.return_lambda,
+        )
+    q_taken = of_actions(outputs.q[:, :, :actions], batch.actions)
+    q_loss = masked_mean((q_taken - returns).square().sum(0), counts, total)
+    v_loss = expectile_value_loss(v, target_q, counts, total, weights.expectile)
+    conservative = conservative_loss(
+        outputs.q[:, :, :actions], batch.legal[:, :actions], q_taken, counts, total
+    )
+    policy = imitation_loss(outputs.policy, batch)
+    return ILQLTerms(
+        total=policy
+        + weights.value_weight * (q_loss + v_loss)
+        + weights.conservatism * conservative,
+        policy=policy,
+        q=q_loss,
+        v=v_loss,
+        conservative=conservative,
+        mean_q=masked_mean(q_taken.detach().mean(0), counts, total),
+        mean_v=masked_mean(v.detach(), counts, total),
+    )

@@ -1,0 +1,92 @@
+"""Scores -> numbers with intervals, tables for people, JSON for programs."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textrl.task import Reference
+
+NORMAL_95 = 1.959964
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean with its standard error."""
+
+    mean: float
+    stderr: float
+    count: int
+
+    @classmethod
+    def of(cls, values: NDArray[np.floating]) -> "Estimate":
+        """Of independent values; one value alone has no standard error (nan)."""
+        count = len(values)
+        spread = float(np.std(values, ddof=1)) / count**0.5 if count > 1 else float("nan")
+        return cls(float(np.mean(values)), spread, count)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95%, normal approximation."""
+        return self.mean - NORMAL_95 * self.stderr, self.mean + NORMAL_95 * self.stderr
+
+
+def paired_difference(
+    ours: NDArray[np.floating], theirs: NDArray[np.floating], episodes: int
+) -> Estimate:
+    """How much better ours are, pairing rounds of the same `episodes` episodes.
+
+    Several rounds of one episode are averaged first: they are not independent of each other.
+    """
+    difference = (ours - theirs).reshape(-1, episodes).mean(axis=0)
+    return Estimate.of(difference)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Aligned columns: the first to the left, the others to the right."""
+    lines = [list(header), ["-" * len(name) for name in header], *map(list, rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(w) if i == 0 else cell.rjust(w)
+            for i, (cell, w) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def score_table(
+    scores: Mapping[str, Estimate], references: Mapping[str, Reference], optimum: str = "optimal"
+) -> str:
+    """The agent's scores and the references', best last, each with its distance to the optimum."""
+    best = references[optimum].mean if optimum in references else None
+    entries = [(name, e.mean, e.stderr, f"{e.count:,} episodes") for name, e in scores.items()]
+    entries += [(name, r.mean, r.stderr, r.how) for name, r in references.items()]
+    rows = []
+    for name, mean, stderr, how in sorted(entries, key=lambda entry: entry[1]):
+        regret = "" if best is None else f"{best - mean:.3f}"
+        spread = f"{NORMAL_95 * stderr:.3f}" if stderr else "exact"
+        rows.append([name, f"{mean:.3f}", spread, regret, how])
+    return table(["player", "mean score", "95% +/-", "regret", "measured by"], rows)
+
+
+def dataset_table(returns: Mapping[str, NDArray[np.floating]]) -> str:
+    """Who played how many episodes, and how well."""
+    everyone = np.concatenate(list(returns.values()))
+    rows = [
+        [name, f"{len(r):,}", f"{len(r) / len(everyone):.1%}", f"{r.mean():.3f}"]
+        for name, r in [*returns.items(), ("all", everyone)]
+    ]
+    return table(["behaviour", "episodes", "share", "mean return"], rows)
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON file at once, never half of one."""
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(json.dumps(content, indent=2) + "\n")
+    os.replace(partial, path)

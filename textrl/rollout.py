@@ -1,0 +1,83 @@
+"""Environments x policy -> episodes."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from textrl.episode import Episode, Step
+from textrl.policy import Policy
+from textrl.task import Task
+
+EPISODES_AT_ONCE = 512
+
+
+@dataclass(frozen=True)
+class Played:
+    """Finished episodes and what the environment said of each step."""
+
+    episodes: list[Episode]
+    infos: list[dict[str, NDArray[np.generic]]]  # per episode: name -> one value per step
+
+    @property
+    def scores(self) -> NDArray[np.float64]:
+        """Each episode's return."""
+        return np.array([episode.episode_return for episode in self.episodes])
+
+
+def play(task: Task, policy: Policy, episodes: int, seed: int) -> Played:
+    """Play this many episodes of the task, in batches; deterministic in the seed."""
+    played = Played([], [])
+    for first in range(0, episodes, EPISODES_AT_ONCE):
+        batch = _play_batch(
+            task, policy, first, min(EPISODES_AT_ONCE, episodes - first), episodes, seed
+        )
+        played.episodes.extend(batch.episodes)
+        played.infos.extend(batch.infos)
+    return played
+
+
+def _play_batch(task: Task, policy: Policy, first: int, count: int, of: int, seed: int) -> Played:
+    envs = task.make_envs(count)
+    envs.reset(seed=seed + first, options=task.reset_options(first, count, of))
+    prompt = task.prompt(count)
+    policy.begin(prompt)
+    steps: list[list[Step]] = [[] for _ in range(count)]
+    infos: list[dict[str, list[np.generic]]] = [{} for _ in range(count)]
+    terminated = np.zeros(count, dtype=bool)
+    playing = np.arange(count)
+    actions: NDArray[np.int64] | None = None
+    while len(playing):
+        chosen = policy.act()
+        if actions is None:
+            actions = chosen.copy()
+        actions[playing] = chosen  # a finished environment ignores what it is told
+        _, rewards, ended, cut, info = envs.step(task.to_env_actions(actions))
+        seen = task.observe(actions, info)
+        classes = task.observation_class(info)
+        for row, episode in enumerate(playing):
+            spelled = tuple((chosen[row] + task.language.first_action).tolist())
+            answer = tuple(seen[episode].tolist())
+            steps[episode].append(
+                Step(spelled, float(rewards[episode]), answer, int(classes[episode]))
+            )
+            for name in task.step_infos:
+                infos[episode].setdefault(name, []).append(info[name][episode])
+        terminated |= ended
+        going_on = ~(ended | cut)[playing]
+        policy.observe(seen[playing])
+        if not going_on.all():
+            policy.keep(np.flatnonzero(going_on))
+            playing = playing[going_on]
+    envs.close()
+    episodes = [
+        Episode(
+            tuple(prompt[i].tolist()),
+            tuple(steps[i]),
+            bool(terminated[i]),
+            not terminated[i],
+            "policy",
+        )
+        for i in range(count)
+    ]
+    return Played(episodes, [{name: np.array(v) for name, v in info.items()} for info in infos])
