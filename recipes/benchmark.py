@@ -22,7 +22,7 @@ from textrl.model import TextRLModel, config_for
 from textrl.policy import Decoding
 from textrl.report import table, write_json
 from textrl.task import Task
-from textrl.trainer import make_optimizer
+from textrl.trainer import make_optimizers
 
 EXAMPLE = "python recipes/benchmark.py --task wordle --json benchmark.json"
 PRESETS = Path(__file__).parent / "configs"
@@ -113,15 +113,16 @@ def stepper(
     after: Callable[[], None],
 ) -> Callable[[], float]:
     """A function that trains on the batches once and returns the mean seconds of a step."""
-    optimizer = make_optimizer(model, config)
+    optimizers = make_optimizers(model, config)
 
     def run() -> float:
         began = time.perf_counter()
         for batch in batches:
             loss(batch).backward()
             nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
-            optimizer.step()
-            optimizer.zero_grad()
+            for optimizer in optimizers:
+                optimizer.step()
+                optimizer.zero_grad()
             after()
         return (time.perf_counter() - began) / len(batches)
 

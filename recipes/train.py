@@ -1,5 +1,6 @@
 """Train an agent: parse -> task -> data -> model -> train -> report."""
 
+import os
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from textrl.model import TextRLModel, config_for
 from textrl.trainer import train
 
 PRESETS = Path(__file__).parent / "configs"
+DATA_SEED = 0  # runs of different seeds learn from the same default data
 EXAMPLE = "accelerate launch recipes/train.py --task wordle --algo ilql --output runs/wordle"
 
 
@@ -28,16 +30,16 @@ def main() -> None:
     config = parse_config(None, PRESETS, "Train an agent from logged episodes.", EXAMPLE)
     output = output_folder(config.output, config.task)
     transformers.utils.logging.disable_progress_bar()
-    if config.threads:
-        torch.set_num_threads(config.threads)
     accelerator = Accelerator(
-        cpu=not torch.cuda.is_available(),
+        cpu=not torch.accelerator.is_available(),
         log_with=None if config.tracker == "none" else config.tracker,
         project_dir=str(output),
     )
-    with accelerator.main_process_first():
-        if accelerator.is_main_process:
-            claim(output, config)
+    # accelerate and torchrun leave a process one thread unless told otherwise.
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    torch.set_num_threads(config.threads or max(1, (cores or 1) // accelerator.num_processes))
+    if accelerator.is_main_process:
+        refuse_taken(output, config.resume)
 
     task = make_task(config)
     algorithm = ALGORITHMS[config.algo]
@@ -46,7 +48,7 @@ def main() -> None:
             check_same_task(Path(config.data), task)
             rows = load_episodes(config.data)
         else:
-            rows = task.default_dataset(config.episodes, config.seed)
+            rows = task.default_dataset(config.episodes, DATA_SEED)
         check_episodes(rows, task.language, config.context)
     keep = best_episodes(rows, config.keep_top) if algorithm.filters_episodes else None
     batches = EpisodeBatches(
@@ -62,6 +64,9 @@ def main() -> None:
 
     set_seed(config.seed)
     model = TextRLModel(config_for(task, config, algorithm.heads))
+    if accelerator.is_main_process:
+        output.mkdir(parents=True, exist_ok=True)
+        save_config(config, output / CONFIG_FILE)
     accelerator.print(describe(config, model, len(rows) if keep is None else len(keep)))
     if config.tracker != "none":
         accelerator.init_trackers("textrl", config=vars(config))
@@ -80,27 +85,24 @@ def main() -> None:
     )
 
 
-def claim(output: Path, config: TrainConfig) -> None:
-    """Make the output folder this run's; refuse one that holds another run or anything else."""
-    if output.is_file():
+def refuse_taken(output: Path, resume: bool) -> None:
+    """Refuse an output folder that holds another run or anything else."""
+    if output.exists() and not output.is_dir():
         raise UserError(f"the output folder {str(output)!r} is a file: choose another --output")
-    is_resumed = config.resume and (output / CONFIG_FILE).is_file()
-    if output.is_dir() and any(output.iterdir()) and not is_resumed:
-        remedy = "--resume goes on with it, " if (output / CONFIG_FILE).is_file() else ""
-        raise UserError(
-            f"the output folder {str(output)!r} is not empty: {remedy}or choose another --output"
-        )
-    output.mkdir(parents=True, exist_ok=True)
-    save_config(config, output / CONFIG_FILE)
+    is_run = (output / CONFIG_FILE).is_file()
+    if output.is_dir() and any(output.iterdir()) and not (resume and is_run):
+        remedy = "--resume goes on with its run, or" if is_run else "empty it or"
+        raise UserError(f"{str(output)!r} is not empty: {remedy} choose another --output")
 
 
 def describe(config: TrainConfig, model: TextRLModel, episodes: int) -> str:
     """What is about to be trained, in one line."""
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
     return (
-        f"{config.task}: {config.algo} on {episodes:,} episodes, {config.backbone} of {config.layers} layers"
-        f" x {config.width} ({parameters / 1e6:.2f} M parameters), {config.max_steps:,} steps of"
-        f" {config.batch_size} episodes, {torch.get_num_threads()} threads"
+        f"{config.task}: {config.algo} on {episodes:,} episodes, {config.backbone} of"
+        f" {config.layers} layers x {config.width} ({parameters / 1e6:.2f} M parameters),"
+        f" {config.max_steps:,} steps of {config.batch_size} episodes,"
+        f" {torch.get_num_threads()} threads"
     )
 
 

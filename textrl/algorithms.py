@@ -31,6 +31,7 @@ def _make_ilql(config: TrainConfig) -> Loss:
         discount=config.discount,
         expectile=config.expectile,
         conservatism=config.conservatism,
+        action_lambda=config.action_lambda,
         return_lambda=config.return_lambda,
         value_weight=config.value_weight,
     )

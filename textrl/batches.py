@@ -33,6 +33,7 @@ class Batch:
     actions: Tensor  # number of the action token chosen
     rewards: Tensor
     observations: Tensor  # class of the observation that followed; -1 = none
+    ends_action: Tensor  # True where the token completes an action of one or more tokens
     is_action: Tensor  # True where an action really is, False on padding
     has_next: Tensor  # True where the next state has a value: neither terminal nor padding
     action_count: int  # action tokens of the whole step, over all processes and micro-batches
@@ -62,7 +63,7 @@ def collate(rows: Rows, picks: NDArray[np.integer], language: Language) -> Batch
         return out
 
     actions = packed(rows.tokens - language.first_action, 0, np.int64)
-    states = language.grammar.states_before(actions, is_action)
+    states = language.grammar.states_along(actions, is_action)
     positions = np.zeros(is_action.shape, dtype=np.int64)
     positions[row, rank] = position - 1
 
@@ -72,15 +73,14 @@ def collate(rows: Rows, picks: NDArray[np.integer], language: Language) -> Batch
     if truncated.any():
         positions = np.pad(positions, ((0, 0), (0, 1)))
         np.put_along_axis(positions, counts[:, None], lengths[:, None] - 1, axis=1)
-        states = np.pad(states, ((0, 0), (0, 1)))
-        np.put_along_axis(states, counts[:, None], 0, axis=1)
     return Batch(
         tokens=torch.from_numpy(tokens).long(),
         state_positions=torch.from_numpy(positions),
-        legal=torch.from_numpy(language.grammar.legal[states]),
+        legal=torch.from_numpy(language.grammar.legal[states[:, : positions.shape[1]]]),
         actions=torch.from_numpy(actions),
         rewards=torch.from_numpy(packed(rows.reward, 0.0, np.float32)),
         observations=torch.from_numpy(packed(rows.observation, -1, np.int64)),
+        ends_action=torch.from_numpy(is_action & (states[:, 1:] == 0)),
         is_action=torch.from_numpy(is_action),
         has_next=torch.from_numpy(has_next),
         action_count=int(counts.sum()),
@@ -111,8 +111,8 @@ class EpisodeBatches:
         episodes = len(rows) if keep is None else len(keep)
         if batch_size % (accumulation * processes):
             raise UserError(
-                f"a batch of {batch_size} episodes cannot be split evenly over {processes} processes"
-                f" x {accumulation} accumulation steps: choose a multiple for --batch-size"
+                f"a batch of {batch_size} episodes cannot be split evenly over {processes}"
+                f" processes x {accumulation} accumulation steps: choose another --batch-size"
             )
         if episodes < batch_size:
             raise UserError(

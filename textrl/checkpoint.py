@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from textrl.errors import UserError
 from textrl.model import TextRLModel
 from textrl.task import Task
 
+Optimizers = Sequence[torch.optim.Optimizer]
 TASK_FILE, WEIGHTS_FILE = "task.json", "model.safetensors"
 
 
@@ -77,7 +78,8 @@ def check_same_task(folder: Path, task: Task) -> None:
     if differing:
         name = differing[0]
         raise UserError(
-            f"{str(folder)!r} was made with {name} {settings.get(name)!r}, this run has {ours[name]!r}"
+            f"{str(folder)!r} was made with {name} {settings.get(name)!r},"
+            f" this run has {ours[name]!r}"
         )
 
 
@@ -99,7 +101,8 @@ def load_model(name: str) -> tuple[TextRLModel, dict[str, Any]]:
         if info[what]:
             first = sorted(map(str, info[what]))[0]
             raise UserError(
-                f"the weights in {name!r} are another model's: {what.replace('_', ' ')}, first {first}"
+                f"the weights in {name!r} are another model's:"
+                f" {what.replace('_', ' ')}, first {first}"
             )
     if not isinstance(task, dict) or not {"task", "settings"} <= task.keys():
         raise UserError(f"{TASK_FILE} in {name!r} does not name a task and its settings")
@@ -117,14 +120,14 @@ class TrainingState:
 
 
 def save_state(
-    folder: Path, model: TextRLModel, optimizer: torch.optim.Optimizer, state: TrainingState
+    folder: Path, model: TextRLModel, optimizers: Optimizers, state: TrainingState
 ) -> None:
     """Write folder/step-N whole or not at all, then drop the older ones."""
     name = f"step-{state.step:08d}"
     folder.mkdir(parents=True, exist_ok=True)
     with scratch_folder(folder / name) as scratch:
         save_file(_contiguous(model.state_dict()), scratch / WEIGHTS_FILE)
-        save_file(_optimizer_tensors(optimizer), scratch / "optimizer.safetensors")
+        save_file(_memory_of(optimizers), scratch / "optimizer.safetensors")
         (scratch / "state.json").write_text(json.dumps(vars(state)) + "\n")
         for path in scratch.iterdir():
             _flush(path)
@@ -135,39 +138,40 @@ def save_state(
             shutil.rmtree(older, ignore_errors=True)
 
 
-def load_state(
-    folder: Path, model: TextRLModel, optimizer: torch.optim.Optimizer
-) -> TrainingState | None:
-    """Put the newest complete state into model and optimizer; None where there is none yet."""
+def load_state(folder: Path, model: TextRLModel, optimizers: Optimizers) -> TrainingState | None:
+    """Put the newest complete state into model and optimizers; None where there is none yet."""
     saved = sorted(folder.glob("step-*"))
     if not saved:
         return None
     try:
         model.load_state_dict(load_file(saved[-1] / WEIGHTS_FILE))
-        _restore_optimizer(optimizer, load_file(saved[-1] / "optimizer.safetensors"))
+        _restore(optimizers, load_file(saved[-1] / "optimizer.safetensors"))
         return TrainingState(**json.loads((saved[-1] / "state.json").read_text()))
     except (SafetensorError, RuntimeError, ValueError, TypeError, KeyError) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(f"the training state in {saved[-1]} cannot be used: {reason}") from error
 
 
-def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimizer's memory, flat: "<parameter number>.<name>" -> tensor."""
-    state = optimizer.state_dict()["state"]
-    return _contiguous(
-        {f"{number}.{name}": t for number, each in state.items() for name, t in each.items()}
-    )
+def _memory_of(optimizers: Optimizers) -> dict[str, Tensor]:
+    """What the optimizers remember, flat: "<optimizer>.<parameter>.<name>" -> tensor."""
+    return {
+        f"{which}.{number}.{name}": tensor.contiguous()
+        for which, optimizer in enumerate(optimizers)
+        for number, memory in optimizer.state_dict()["state"].items()
+        for name, tensor in memory.items()
+    }
 
 
-def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    state: dict[int, dict[str, Tensor]] = {}
-    for key, tensor in tensors.items():
-        number, name = key.split(".", 1)
-        state.setdefault(int(number), {})[name] = tensor
-    # The groups (learning rates and so on) follow from the config; only the memory is restored.
-    optimizer.load_state_dict(
-        {"state": state, "param_groups": optimizer.state_dict()["param_groups"]}
-    )
+def _restore(optimizers: Optimizers, tensors: dict[str, Tensor]) -> None:
+    for which, optimizer in enumerate(optimizers):
+        state: dict[int, dict[str, Tensor]] = {}
+        for key, tensor in tensors.items():
+            owner, number, name = key.split(".", 2)
+            if int(owner) == which:
+                state.setdefault(int(number), {})[name] = tensor
+        # The groups (learning rates and so on) follow from the config; only memory is restored.
+        groups = optimizer.state_dict()["param_groups"]
+        optimizer.load_state_dict({"state": state, "param_groups": groups})
 
 
 def _contiguous(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

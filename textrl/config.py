@@ -74,19 +74,37 @@ class TrainConfig:
     conservatism: float = option(
         0.001, "weight of pushing down Q of actions that the data does not take", minimum=0
     )
+    action_lambda: float = option(
+        0.0,
+        "ilql: Q targets within an action: 0 looks one token ahead, 1 to the action's end",
+        minimum=0,
+        maximum=1,
+    )
     return_lambda: float = option(
-        0.0, "mix of the Q targets: 0 looks one step ahead, 1 to the end", minimum=0, maximum=1
+        0.0,
+        "ilql: Q targets across actions: 0 looks one action ahead, 1 to the episode's end",
+        minimum=0,
+        maximum=1,
     )
     target_rate: float = option(
         0.005, "share of the online heads that moves into the targets each step", above=0, maximum=1
     )
     value_weight: float = option(1.0, "weight of the Q and V losses beside the policy's", minimum=0)
+    value_gradient: float = option(
+        1.0,
+        "share of the Q and V heads' gradient that reaches the backbone",
+        minimum=0,
+        maximum=1,
+    )
     bisim: float = option(0.0, "weight of the bisimulation loss", minimum=0)
 
     optimizer: Literal["adamw", "muon"] = option(
         "adamw", "what turns gradients into steps", section="optimisation"
     )
     learning_rate: float = option(2e-3, "peak learning rate", minimum=0)
+    matrix_learning_rate: float = option(
+        0.02, "muon: peak learning rate of the hidden matrices; the rest is adamw's", minimum=0
+    )
     warmup_steps: int = option(100, "steps of linear warm-up to the peak", minimum=0)
     schedule: Literal["cosine", "constant"] = option("cosine", "learning rate after the warm-up")
     final_learning_rate: float = option(
@@ -155,15 +173,13 @@ def parse_config(
         add_flag(section, name, getattr(base, name))
     given = vars(parser.parse_args(argv))
     config = TrainConfig(**{name: checked(name, flag(name), given[name]) for name in FIELDS})
-    changed = [
-        n for n in FIELDS if n not in FREE_ON_RESUME and getattr(config, n) != getattr(base, n)
-    ]
-    if is_resumed and changed:
-        name = changed[0]
-        raise UserError(
-            f"cannot resume with {flag(name)} {getattr(config, name)}: the run in {begun.parent} has "
-            f"{getattr(base, name)}; leave the flag out, or start anew with another --output"
-        )
+    for name in FIELDS if is_resumed else ():
+        ours, theirs = getattr(config, name), getattr(base, name)
+        if name not in FREE_ON_RESUME and ours != theirs:
+            raise UserError(
+                f"cannot resume with {flag(name)} {ours}: the run in {begun.parent} has {theirs};"
+                " leave the flag out, or start anew with another --output"
+            )
     return config
 
 

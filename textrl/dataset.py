@@ -222,7 +222,7 @@ def _check_rows(rows: Rows, start: int, language: Language, context: int) -> Non
     packed = np.zeros((len(actions), actions.max()), dtype=np.int32)
     packed[owner[rows.is_action], rank] = rows.tokens[rows.is_action] - language.first_action
     real = np.arange(packed.shape[1]) < actions[:, None]
-    states = language.grammar.states_before(packed, real)
+    states = language.grammar.states_along(packed, real)[:, :-1]
     legal = (states >= 0) & language.grammar.legal[states, packed]
     _refuse(start, (~legal & real).any(axis=1), "an action that the task's grammar does not allow")
 

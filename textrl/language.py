@@ -50,16 +50,19 @@ class ActionGrammar:
         """(states, actions): True where the token may be chosen."""
         return self.next_state >= 0
 
-    def states_before(
+    def states_along(
         self, actions: NDArray[np.integer], real: NDArray[np.bool_]
     ) -> NDArray[np.int32]:
-        """The state before each token of (batch, actions) sequences; -1 after an illegal token."""
-        states = np.zeros(actions.shape, dtype=np.int32)
-        state = np.zeros(len(actions), dtype=np.int32)
+        """The states before each token of (batch, actions) sequences and after the last one.
+
+        Shape (batch, actions + 1). Where `real` is False there is no token and the state stays;
+        after an illegal token it is -1.
+        """
+        states = np.zeros((len(actions), actions.shape[1] + 1), dtype=np.int32)
         for i in range(actions.shape[1]):
-            states[:, i] = state
+            state = states[:, i]
             follows = np.where(state >= 0, self.next_state[state, actions[:, i]], -1)
-            state = np.where(real[:, i], follows, state)
+            states[:, i + 1] = np.where(real[:, i], follows, state)
         return states
 
 

@@ -32,11 +32,13 @@ class TextRLConfig(PreTrainedConfig):
         attention_heads: int = 4,
         context: int = 64,
         heads: tuple[str, ...] = ("policy", "q", "v"),
+        value_gradient: float = 1.0,
         beta: float = 1.0,
         **others: Any,
     ) -> None:
         """heads: which of policy, q (twins and their targets) and v the network has.
 
+        value_gradient: the share of the Q and V heads' gradient that reaches the representation.
         beta: the weight of Q - V against log pi to act with unless told otherwise.
         """
         self.vocabulary = vocabulary
@@ -48,6 +50,7 @@ class TextRLConfig(PreTrainedConfig):
         self.attention_heads = attention_heads
         self.context = context
         self.heads = tuple(heads)
+        self.value_gradient = value_gradient
         self.beta = beta
         super().__init__(**others)
 
@@ -124,10 +127,13 @@ class TextRLModel(PreTrainedModel):
         output = TextRLOutput(representation=phi, past_key_values=read.past_key_values)
         if "policy" in self.config.heads:
             output.policy = self.policy(phi)
+        # The same numbers; only the gradient on its way back is scaled.
+        phi = phi.detach() + self.config.value_gradient * (phi - phi.detach())
         if "v" in self.config.heads:
             output.v = self.v(phi).squeeze(-1)
         if "q" in self.config.heads:
-            output.q = torch.stack([head(phi) for head in self.q])
+            if past_key_values is None:  # to act, the targets are enough
+                output.q = torch.stack([head(phi) for head in self.q])
             with torch.no_grad():
                 output.target_q = torch.stack([head(phi) for head in self.target_q])
         return output
@@ -152,6 +158,7 @@ def config_for(task: Task, config: TrainConfig, heads: tuple[str, ...]) -> TextR
         attention_heads=config.attention_heads,
         context=config.context,
         heads=heads,
+        value_gradient=config.value_gradient,
         beta=config.beta,
     )
 

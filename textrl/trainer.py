@@ -4,6 +4,7 @@ import contextlib
 import json
 import math
 import os
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import fields
@@ -20,6 +21,7 @@ from textrl.checkpoint import TrainingState, load_state, save_state
 from textrl.config import TrainConfig
 from textrl.losses.ops import Terms
 from textrl.model import TextRLModel
+from textrl.muon import Muon
 
 METRICS_FILE = "metrics.jsonl"
 Evaluate = Callable[[TextRLModel], dict[str, float]]
@@ -41,9 +43,9 @@ def train(
     evaluate: plays the model, gives scores (higher is better; the first decides what is best).
     export: writes the model as a checkpoint folder for people.
     """
-    optimizer = make_optimizer(model, config)
-    state = load_state(output / "state", model, optimizer) or TrainingState(0, -math.inf, 0.0, 0)
-    wrapped, optimizer = accelerator.prepare(model, optimizer)
+    optimizers = make_optimizers(model, config)
+    state = load_state(output / "state", model, optimizers) or TrainingState(0, -math.inf, 0.0, 0)
+    wrapped, *steppers = accelerator.prepare(model, *optimizers)
     log = MetricsLog(output / METRICS_FILE, accelerator, resumed=state)
     began = time.perf_counter() - state.seconds
     best_score = state.best_score
@@ -52,12 +54,14 @@ def train(
         total=config.max_steps,
         unit="step",
         dynamic_ncols=True,
+        mininterval=0.2 if sys.stderr.isatty() else 30,  # a log file needs no animation
         disable=not accelerator.is_main_process,
     )
     for step in range(state.step, config.max_steps):
-        learning_rate = learning_rate_at(step, config)
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate
+        rate = schedule(step, config)
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate * optimizer.defaults["lr"]
         parts = batches.step(step)
         for number, batch in enumerate(parts, start=1):
             batch = batch.to(accelerator.device)
@@ -72,8 +76,9 @@ def train(
                 accelerator.backward(terms.total * accelerator.num_processes)
             log.add(terms, batch.tokens.numel())
         norm = accelerator.clip_grad_norm_(wrapped.parameters(), config.clip_norm)
-        optimizer.step()
-        optimizer.zero_grad()
+        for stepper in steppers:
+            stepper.step()
+            stepper.zero_grad()
         model.update_targets(config.target_rate)
         progress.update()
 
@@ -81,7 +86,9 @@ def train(
         at_end = done == config.max_steps
         seconds = time.perf_counter() - began
         if at_end or done % config.log_every == 0:
-            shown = log.write(done, seconds, learning_rate=learning_rate, gradient_norm=float(norm))
+            shown = log.write(
+                done, seconds, learning_rate=rate * config.learning_rate, gradient_norm=float(norm)
+            )
             progress.set_postfix(shown, refresh=False)
         if at_end or done % config.evaluate_every == 0:
             if accelerator.is_main_process:
@@ -95,7 +102,7 @@ def train(
         if at_end or done % config.save_every == 0:
             state = TrainingState(done, best_score, seconds, log.bytes)
             if accelerator.is_main_process:
-                save_state(output / "state", model, optimizer.optimizer, state)
+                save_state(output / "state", model, optimizers, state)
                 export(model, output)
             accelerator.wait_for_everyone()
     progress.close()
@@ -103,30 +110,33 @@ def train(
     return state
 
 
-def make_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """AdamW; biases, norms and embeddings are not decayed."""
-    trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    is_matrix = {
-        name: p.ndim >= 2 and "wte" not in name and "wpe" not in name for name, p in trained
-    }
+def make_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.Optimizer]:
+    """AdamW for everything, or Muon for the backbone's hidden matrices and AdamW for the rest.
+
+    Biases, norms and embeddings are not decayed.
+    """
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
+    matrices = {n: p for n, p in trained.items() if p.ndim == 2 and id(p) not in embeddings}
+    hidden = {n: p for n, p in matrices.items() if config.optimizer == "muon" and ".h." in n}
     groups = [
-        {
-            "params": [p for name, p in trained if is_matrix[name]],
-            "weight_decay": config.weight_decay,
-        },
-        {"params": [p for name, p in trained if not is_matrix[name]], "weight_decay": 0.0},
+        {"params": [p for name, p in matrices.items() if name not in hidden]},
+        {"params": [p for name, p in trained.items() if name not in matrices], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=(0.9, 0.99), fused=True)
+    rate, decay = config.learning_rate, config.weight_decay
+    adamw = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.99), weight_decay=decay, fused=True)
+    if not hidden:
+        return [adamw]
+    return [adamw, Muon(hidden.values(), lr=config.matrix_learning_rate, weight_decay=decay)]
 
 
-def learning_rate_at(step: int, config: TrainConfig) -> float:
-    """Linear warm-up to the peak, then constant or half a cosine down to its final share."""
+def schedule(step: int, config: TrainConfig) -> float:
+    """Share of the peak learning rate: linear warm-up, then constant or half a cosine down."""
     warm_up = min(1.0, (step + 1) / max(1, config.warmup_steps))
     if config.schedule == "constant":
-        return config.learning_rate * warm_up
+        return warm_up
     cosine = 0.5 * (1 + math.cos(math.pi * step / config.max_steps))
-    floor = config.final_learning_rate
-    return config.learning_rate * warm_up * (floor + (1 - floor) * cosine)
+    return warm_up * (config.final_learning_rate + (1 - config.final_learning_rate) * cosine)
 
 
 def describe(step: int, scores: dict[str, float]) -> str:

@@ -6,8 +6,11 @@ why the crowd wins in one or two guesses less often than people do, some of whom
 the answer: no opener can win 0.68 % of its games against 2,200 equally likely answers.
 """
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from statistics import NormalDist
 
 import numpy as np
 from numpy.random import Generator
@@ -30,6 +33,13 @@ HUMAN_HISTOGRAM = np.array([0.0068, 0.0623, 0.2289, 0.3181, 0.2338, 0.1214, 0.02
 """Shares won in 1..6 guesses, then lost, of 30,374,242 games that people shared on Twitter."""
 
 CHUNK_GAMES = 2048
+FAMILIARITY_SPREAD = 1.0
+"""Standard deviation of the log of a word's familiarity.
+
+How often people use a word is spread widely, about log-normally, and has nothing to do with how much
+it tells as a guess. The lists carry no frequencies, so each word's place in the spread is drawn from
+a hash of the word: the same word is as familiar to every player and in every list.
+"""
 RARE_OPENER_WEIGHT = 0.1
 """How much less a word appeals as an opener when it is not a common one (not an answer)."""
 RARE_WORDS_RECALLED = 20
@@ -49,6 +59,11 @@ class Skill:
     """Chances to take in a row fully, without its blacks, or for its greens only."""
     opener_taste: float
     """How strongly openers of frequent letters are preferred; 0: any word will do."""
+    vowel_taste: float
+    """How strongly openers of many vowels are preferred, per vowel.
+
+    People's most popular opener is ADIEU, though its letters tell less than those of SLATE.
+    """
     rare_words: float
     """Chance to look for a guess beyond the common words."""
     words_compared: int
@@ -56,10 +71,10 @@ class Skill:
 
 
 SKILLS = (
-    Skill("novice", 0.31, (0.25, 0.50, 0.25), 0.8, 0.08, 1),
-    Skill("casual", 0.26, (0.65, 0.25, 0.10), 1.4, 0.08, 1),
-    Skill("careful", 0.24, (1.00, 0.00, 0.00), 2.0, 0.04, 1),
-    Skill("expert", 0.19, (1.00, 0.00, 0.00), 3.0, 0.00, 8),
+    Skill("novice", 0.26, (0.25, 0.50, 0.25), 0.3, 1.2, 0.08, 1),
+    Skill("casual", 0.27, (0.65, 0.25, 0.10), 0.5, 1.2, 0.08, 1),
+    Skill("careful", 0.26, (1.00, 0.00, 0.00), 1.0, 0.6, 0.04, 1),
+    Skill("expert", 0.21, (1.00, 0.00, 0.00), 2.0, 0.0, 0.00, 3),
 )
 BEHAVIOURS = tuple(skill.name for skill in SKILLS)
 _ATTENTION_ODDS = np.cumsum([skill.attention for skill in SKILLS], axis=1)
@@ -74,6 +89,8 @@ class Knowledge:
     """(guesses, 5) of all words; the common ones, that come to mind first, are the answers."""
     table: NDArray[np.uint8]
     """(guesses, answers) patterns"""
+    familiarity: NDArray[np.float64]
+    """(guesses,) how readily a word comes to mind, against the others"""
     opener_odds: NDArray[np.float64]
     """(skills, guesses) cumulative chances of the openers"""
     agrees: NDArray[np.bool_]
@@ -140,23 +157,36 @@ def simulate_chunk(words: WordList, chunk_index: int, chunk_size: int, seed: int
 
 @lru_cache(maxsize=4)
 def _common_knowledge(words: WordList) -> Knowledge:
+    familiarity = _familiarity(words.guesses)
     return Knowledge(
         letters=words.guess_letters,
         table=words.table,
-        opener_odds=_opener_odds(words.guess_letters, len(words.answers)),
+        familiarity=familiarity,
+        opener_odds=_opener_odds(words.guess_letters, len(words.answers), familiarity),
         agrees=_agreement(),
     )
 
 
-def _opener_odds(letters: Letters, common: int) -> NDArray[np.float64]:
-    """(skills, guesses) cumulative chances: liked is what shares letters with many answers."""
+def _familiarity(words: Sequence[str]) -> NDArray[np.float64]:
+    hashes = [hashlib.sha256(word.encode("ascii")).digest() for word in words]
+    uniform = [(int.from_bytes(digest[:4], "big") + 0.5) / 2**32 for digest in hashes]
+    normal = NormalDist(sigma=FAMILIARITY_SPREAD)
+    return np.exp([normal.inv_cdf(place) for place in uniform])
+
+
+def _opener_odds(
+    letters: Letters, common: int, familiarity: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """(skills, guesses) cumulative chances of familiar words with frequent letters and vowels."""
     in_slot = letters[:, :, None] == np.arange(26)
     anywhere = in_slot.any(axis=1)
     appeal = anywhere @ anywhere[:common].mean(axis=0)
     appeal += np.tensordot(in_slot, in_slot[:common].mean(axis=0), axes=2)
     appeal = (appeal - appeal[:common].mean()) / max(appeal[:common].std(), 1e-9)
     taste = np.array([skill.opener_taste for skill in SKILLS])
-    weights = np.exp(taste[:, None] * appeal)
+    vowels = anywhere[:, [ord(letter) - ord("a") for letter in "aeiou"]].sum(axis=1)
+    vowel_taste = np.array([skill.vowel_taste for skill in SKILLS])
+    weights = familiarity * np.exp(taste[:, None] * appeal + vowel_taste[:, None] * vowels)
     weights[:, common:] *= RARE_OPENER_WEIGHT
     odds = weights.cumsum(axis=1)
     return np.asarray(odds / odds[:, -1:])
@@ -232,8 +262,11 @@ def _choose_common(
     counts = np.bincount(thoughts.game, minlength=len(skill))[playing]
     starts = np.cumsum(counts) - counts
     most_compared = max(each.words_compared for each in SKILLS)
-    draws = rng.random((len(playing), most_compared)) * counts[:, None]
-    options = thoughts.word[starts[:, None] + draws.astype(np.int64)]
+    odds = np.concatenate([[0.0], np.cumsum(knowledge.familiarity[thoughts.word])])
+    below, above = odds[starts], odds[starts + counts]
+    draws = below + (above - below) * rng.random((most_compared, len(playing)))
+    place = np.searchsorted(odds, draws.T, side="right") - 1
+    options = thoughts.word[np.clip(place, starts[:, None], (starts + counts - 1)[:, None])]
     chosen: Indices = options[:, 0].copy()
     for index, each in enumerate(SKILLS):
         if each.words_compared > 1:

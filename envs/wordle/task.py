@@ -199,8 +199,9 @@ class WordleTask:
         bars = "  ".join(f"{name}: {count}" for name, count in metrics["histogram"].items())
         return (
             f"won {metrics['win_rate']:.1%}; guesses needed  {bars}\n"
-            f"guesses: {metrics['invalid_rate']:.1%} not in the list, {metrics['repeated_rate']:.1%}"
-            f" repeated, {metrics['clue_violating_rate']:.1%} against a clue"
+            f"guesses: {metrics['invalid_rate']:.1%} not in the list,"
+            f" {metrics['repeated_rate']:.1%} repeated,"
+            f" {metrics['clue_violating_rate']:.1%} against a clue"
         )
 
 

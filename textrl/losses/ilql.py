@@ -13,11 +13,16 @@ from textrl.model import TextRLOutput
 
 @dataclass(frozen=True)
 class ILQLWeights:
-    """discount: per action token; expectile: 0.5 is the mean, 1 the best action's value."""
+    """discount: per action token; expectile: 0.5 is the mean, 1 the best action's value.
+
+    action_lambda mixes the targets within an action, where nothing random happens between two
+    tokens; return_lambda mixes them from one action to the next. The paper's are 0.
+    """
 
     discount: float = 0.99
     expectile: float = 0.8
     conservatism: float = 0.001
+    action_lambda: float = 0.0
     return_lambda: float = 0.0
     value_weight: float = 1.0
 
@@ -72,14 +77,14 @@ def ilql_loss(outputs: TextRLOutput, batch: Batch, weights: ILQLWeights) -> ILQL
     v = outputs.v[:, :actions]
     with torch.no_grad():
         target_q = of_actions(outputs.target_q[:, :, :actions], batch.actions).amin(dim=0)
-        follows = torch.nn.functional.pad(counts[:, 1:], (0, 1))
+        is_followed = torch.nn.functional.pad(counts[:, 1:], (0, 1))
+        mix = torch.where(batch.ends_action, weights.return_lambda, weights.action_lambda)
         returns = lambda_returns(
             rewards=batch.rewards,
             next_values=next_states(outputs.v, actions),
             has_next=batch.has_next,
-            is_last=counts & ~follows,
+            mix=torch.where(is_followed, mix, 0.0),
             discount=weights.discount,
-            mix=weights.return_lambda,
         )
     q_taken = of_actions(outputs.q[:, :, :actions], batch.actions)
     q_loss = masked_mean((q_taken - returns).square().sum(0), counts, total)

@@ -43,22 +43,19 @@ def next_states(values: Tensor, actions: int) -> Tensor:
 
 
 def lambda_returns(
-    rewards: Tensor,
-    next_values: Tensor,
-    has_next: Tensor,
-    is_last: Tensor,
-    discount: float,
-    mix: float,
+    rewards: Tensor, next_values: Tensor, has_next: Tensor, mix: Tensor, discount: float
 ) -> Tensor:
-    """G_k = r_k + discount ((1 - mix) V_{k+1} + mix G_{k+1}); all (batch, actions).
+    """G_k = r_k + discount ((1 - mix_k) V_{k+1} + mix_k G_{k+1}); all (batch, actions).
 
-    mix = 0 is the one-step target, mix = 1 the return to the episode's end. After the last action
-    there is no G: it takes all of V if the episode was cut there (has_next), nothing if it ended.
+    mix = 0 is the one-step target, mix = 1 the return to the episode's end. has_next is False where
+    no value follows (a terminal action, padding). After the last action there is no G to mix in:
+    give mix = 0 there, and an episode that was cut takes all of V.
     """
-    share = torch.where(is_last, 1.0, 1.0 - mix)
-    one_step = rewards + discount * torch.where(has_next, share * next_values, 0.0)
-    steps = torch.arange(rewards.shape[1], device=rewards.device)
-    ahead = steps[None, :] - steps[:, None]
-    # mix ** 0 = 1 also for mix = 0: the diagonal is the step's own reward.
-    decay = torch.where(ahead >= 0, (discount * mix) ** ahead.clamp(min=0).to(rewards.dtype), 0.0)
-    return one_step @ decay.T
+    one_step = rewards + discount * torch.where(has_next, (1 - mix) * next_values, 0.0)
+    carried = discount * torch.where(has_next, mix, 0.0)
+    returns = torch.empty_like(rewards)
+    following = torch.zeros_like(rewards[:, 0])
+    for k in reversed(range(rewards.shape[1])):
+        following = one_step[:, k] + carried[:, k] * following
+        returns[:, k] = following
+    return returns

@@ -1,0 +1,116 @@
+"""What many tests share: a small language with episodes in it, a small Wordle, a small model."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import datasets
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+
+from envs.wordle.task import WordleTask
+from envs.wordle.words import WordList
+from textrl.dataset import write_shard
+from textrl.episode import Episode, Step
+from textrl.language import BEGIN_ID, ActionGrammar, Language
+from textrl.model import TextRLConfig, TextRLModel
+
+TWELVE = ("crane", "crate", "slate", "stale", "abbey", "kebab")
+TWELVE += ("eerie", "geese", "speed", "moist", "plumb", "fjord")
+
+
+@pytest.fixture(autouse=True)
+def _own_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test reads or writes the user's caches."""
+    monkeypatch.setenv("TEXTRL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf-cache")
+
+
+@pytest.fixture
+def language() -> Language:
+    """Ids: <pad> 0, <begin> 1, hot 2, cold 3, wet 4, a 5, b 6, x 7, y 8. Actions: ax, ay, by."""
+    grammar = ActionGrammar.from_spellings(np.array([[0, 2], [0, 3], [1, 3]]), actions=4)
+    return Language(("hot", "cold", "wet"), ("a", "b", "x", "y"), grammar)
+
+
+@pytest.fixture
+def random_episodes() -> Callable[..., list[Episode]]:
+    """Episodes of `language`, long and short; the last reward of each is its number."""
+
+    def make(count: int, seed: int = 0, truncated: float = 0.5) -> list[Episode]:
+        rng = np.random.default_rng(seed)
+        episodes = []
+        for number in range(count):
+            steps = []
+            for _ in range(rng.integers(1, 6)):
+                action = [(5, 7), (5, 8), (6, 8)][rng.integers(3)]
+                seen = rng.integers(2, 5, size=rng.integers(0, 4))
+                reward, seen_class = float(rng.integers(-3, 0)), int(rng.integers(7))
+                steps.append(Step(action, reward, tuple(seen.tolist()), seen_class))
+            is_cut = bool(rng.random() < truncated)
+            if is_cut and rng.random() < 0.5:  # in the middle of an action
+                steps.append(Step((5,), float(number)))
+            else:
+                last = steps.pop()
+                steps.append(
+                    Step(last.action, float(number), last.observation, last.observation_class)
+                )
+            prompt = (BEGIN_ID, *rng.integers(2, 5, size=rng.integers(0, 3)).tolist())
+            behaviour = ("novice", "expert")[number % 2]
+            episodes.append(Episode(prompt, tuple(steps), not is_cut, is_cut, behaviour))
+        return episodes
+
+    return make
+
+
+@pytest.fixture
+def make_rows(tmp_path: Path) -> Callable[[list[Episode]], Dataset]:
+    """Episodes as a dataset that is mapped from a file, as real ones are."""
+
+    def make(episodes: list[Episode]) -> Dataset:
+        path = tmp_path / "shard.arrow"
+        write_shard(path, episodes)
+        return Dataset.from_file(str(path))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def words() -> WordList:
+    return WordList("twelve", TWELVE, (*TWELVE, "trace", "least"))
+
+
+@pytest.fixture(scope="session")
+def wordle(words: WordList) -> WordleTask:
+    return WordleTask(words)
+
+
+@pytest.fixture
+def make_model() -> Callable[..., TextRLModel]:
+    """A model of 2 layers x 16 that minds its history, with targets off the online heads."""
+
+    def make(
+        language: Language, seed: int = 0, moved: bool = True, **changes: object
+    ) -> TextRLModel:
+        torch.manual_seed(seed)
+        shape: dict[str, object] = {
+            "vocabulary": len(language.tokens),
+            "first_action": language.first_action,
+            "action_tokens": len(language.actions),
+            "layers": 2,
+            "width": 16,
+            "attention_heads": 2,
+            "context": 64,
+        }
+        model = TextRLModel(TextRLConfig(**{**shape, **changes}))
+        with torch.no_grad():
+            for parameter in model.backbone.parameters():
+                if parameter.ndim == 2:
+                    parameter.mul_(8)  # as new, it hardly looks back
+            if moved and "q" in model.config.heads:
+                for parameter in model.target_q.parameters():
+                    parameter.add_(0.2 * torch.randn_like(parameter))
+        return model.train(False)
+
+    return make

@@ -1,0 +1,60 @@
+"""Runs that must learn: a few seconds of training on a small list, judged by play."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from accelerate import Accelerator
+
+from envs.wordle.task import WordleTask
+from envs.wordle.words import WordList
+from textrl.algorithms import ALGORITHMS
+from textrl.batches import EpisodeBatches
+from textrl.config import TrainConfig
+from textrl.dataset import best_episodes, returns_by_behaviour
+from textrl.evaluation import evaluate
+from textrl.model import TextRLModel, config_for
+from textrl.policy import Decoding
+from textrl.trainer import train
+
+# Nearly all end in "ight": whoever tries them one after the other needs luck, whoever begins with
+# "storm" or "flint" tells them apart.
+WORDS = ("light", "might", "night", "right", "sight", "fight", "tight", "eight", "flint", "storm")
+
+
+@pytest.mark.parametrize("algo", ["bc", "filtered-bc", "ilql"])
+def test_every_algorithm_learns_to_use_the_clues(algo: str, tmp_path: Path) -> None:
+    task = WordleTask(WordList("ight", WORDS, WORDS))
+    rows = task.collect(6000, seed=0, folder=tmp_path / "games", workers=1)
+    config = TrainConfig(
+        algo=algo,  # type: ignore[arg-type]
+        optimizer="muon",
+        layers=1,
+        width=32,
+        batch_size=32,
+        max_steps=200,
+        warmup_steps=10,
+        evaluate_every=200,
+        save_every=200,
+    )
+    algorithm = ALGORITHMS[algo]
+    keep = best_episodes(rows, config.keep_top) if algorithm.filters_episodes else None
+    torch.manual_seed(0)
+    model = TextRLModel(config_for(task, config, algorithm.heads))
+    train(
+        config,
+        Accelerator(cpu=True),
+        model,
+        algorithm.make_loss(config),
+        EpisodeBatches(rows, task.language, batch_size=config.batch_size, keep=keep),
+        evaluate=lambda _: {"greedy": 0.0},
+        export=lambda *_: None,
+        output=tmp_path,
+    )
+    result = evaluate(task, model, Decoding(beta=4.0, sample=False), episodes=10, seed=0)
+    crowd = returns_by_behaviour(rows)
+    assert result.metrics["clue_violating_rate"] < 0.2
+    assert result.estimate.mean > task.references(0)["random"].mean + 1.5
+    if algo == "ilql":  # better than whom it learned from
+        everyone = sum(r.sum() for r in crowd.values()) / len(rows)
+        assert result.estimate.mean > everyone + 0.2

@@ -1,0 +1,84 @@
+"""A killed run goes on as if nothing had happened, and processes share the work exactly."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RECIPE = str(ROOT / "recipes" / "train.py")
+SETTINGS = "--layers 1 --width 16 --attention-heads 2 --batch-size 8 --evaluate-every 1000"
+SETTINGS += " --evaluate-episodes 4 --log-every 1 --threads 1 --save-every 4"
+SAVED = "step-00000004"
+
+
+def arguments(data: Path, output: Path, steps: int) -> list[str]:
+    """The arguments of a small run."""
+    where = ["--data", str(data), "--output", str(output), "--max-steps", str(steps)]
+    return [*where, *SETTINGS.split()]
+
+
+def losses(run: Path) -> list[float]:
+    """The total loss of each step."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [line["total"] for line in lines if "total" in line]
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_killed_and_resumed_equals_uninterrupted(
+    small_data: Path, tmp_path: Path, optimizer: str
+) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    # Long enough that the kill comes while training is under way.
+    extra = ["--optimizer", optimizer]
+    run_whole = [sys.executable, RECIPE, *arguments(small_data, whole, 60), *extra]
+    run_broken = [sys.executable, RECIPE, *arguments(small_data, broken, 60), *extra]
+    subprocess.run(run_whole, check=True, cwd=ROOT, capture_output=True)
+    victim = subprocess.Popen(run_broken, cwd=ROOT, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not list((broken / "state").glob("step-*")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    victim.send_signal(signal.SIGKILL)
+    victim.wait()
+    assert not (broken / "state" / "step-00000060").exists(), "the kill came too late to test"
+    subprocess.run([*run_broken, "--resume"], check=True, cwd=ROOT, capture_output=True)
+
+    for name in ("model.safetensors", "state/step-00000060/optimizer.safetensors"):
+        assert (whole / name).read_bytes() == (broken / name).read_bytes()
+    assert losses(whole) == losses(broken)
+    assert len(losses(broken)) == 60
+
+
+def test_resuming_a_finished_run_changes_nothing(small_data: Path, small_run: Path) -> None:
+    before = (small_run / "model.safetensors").read_bytes()
+    command = [sys.executable, RECIPE, "--output", str(small_run), "--resume"]
+    subprocess.run(command, check=True, cwd=ROOT, capture_output=True)
+    assert (small_run / "model.safetensors").read_bytes() == before
+    assert len(losses(small_run)) == 12
+
+
+def test_two_processes_and_accumulation_follow_one(small_data: Path, tmp_path: Path) -> None:
+    one, two, parts = tmp_path / "one", tmp_path / "two", tmp_path / "parts"
+    alone = [sys.executable, RECIPE, *arguments(small_data, one, 20)]
+    subprocess.run(alone, check=True, cwd=ROOT, capture_output=True)
+    in_parts = [sys.executable, RECIPE, *arguments(small_data, parts, 20), "--accumulation", "4"]
+    subprocess.run(in_parts, check=True, cwd=ROOT, capture_output=True)
+    # `accelerate launch --cpu --num_processes 2` starts only one process; this form starts two.
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu"]
+    launch += ["--num_processes", "2", "--mixed_precision", "no", RECIPE]
+    subprocess.run(
+        [*launch, *arguments(small_data, two, 20)],
+        check=True,
+        cwd=ROOT,
+        capture_output=True,
+        env={**os.environ, "ACCELERATE_USE_CPU": "true"},
+    )
+    assert len(losses(one)) == 20
+    assert losses(two) == pytest.approx(losses(one), abs=1e-4)
+    assert losses(parts) == pytest.approx(losses(one), abs=1e-4)
+    assert losses(two) != losses(one), "the runs were not split at all"
