@@ -20,11 +20,11 @@ def make_task(config: TrainConfig) -> Task:
 
 def task_of_checkpoint(saved: Mapping[str, Any]) -> Task:
     """The task that a checkpoint's or a dataset's task.json describes."""
-    if saved["task"] not in TASKS:
-        raise unknown("task", saved["task"], TASKS)
+    if str(saved["task"]) not in TASKS:
+        raise unknown("task", str(saved["task"]), TASKS)
     try:
         return TASKS[saved["task"]].from_settings(saved["settings"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, IndexError) as error:
         raise UserError(
             f"the settings of the task {saved['task']!r} are damaged: {error}"
         ) from error

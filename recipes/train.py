@@ -13,8 +13,9 @@ from envs.tasks import make_task
 from textrl.algorithms import ALGORITHMS
 from textrl.batches import EpisodeBatches
 from textrl.checkpoint import WEIGHTS_FILE, check_same_task, save_checkpoint
+from textrl.checks import check_episodes
 from textrl.config import CONFIG_FILE, TrainConfig, output_folder, parse_config, save_config
-from textrl.dataset import best_episodes, check_episodes, load_episodes
+from textrl.dataset import best_episodes, load_episodes
 from textrl.errors import UserError, run_recipe
 from textrl.evaluation import quick_scores
 from textrl.model import TextRLModel, config_for
@@ -49,7 +50,7 @@ def main() -> None:
             rows = load_episodes(config.data)
         else:
             rows = task.default_dataset(config.episodes, DATA_SEED)
-        check_episodes(rows, task.language, config.context)
+        check_episodes(rows, task.language, config.context, task.observation_classes)
     keep = best_episodes(rows, config.keep_top) if algorithm.filters_episodes else None
     batches = EpisodeBatches(
         rows,

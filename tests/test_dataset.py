@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
+from textrl.checks import check_episodes
 from textrl.dataset import (
     FEATURES,
     Rows,
     best_episodes,
     blocks_of,
-    check_episodes,
     episodes_to_table,
     join_shards,
     load_episodes,
@@ -76,7 +76,7 @@ def test_shards_join_to_a_folder_that_loads_again(
     rows = load_episodes(str(folder))
     assert rows.features == FEATURES
     assert table_of(rows).to_pylist() == episodes_to_table(episodes).to_pylist()
-    check_episodes(rows, language, context=64)
+    check_episodes(rows, language, context=64, observation_classes=7)
 
 
 def test_a_jsonl_file_loads_as_the_same_rows(
@@ -93,7 +93,7 @@ def test_a_jsonl_file_loads_as_the_same_rows(
     rows = load_episodes(str(path))
     assert rows.features == FEATURES
     assert table_of(rows).to_pylist() == table.to_pylist()
-    check_episodes(rows, language, context=64)
+    check_episodes(rows, language, context=64, observation_classes=7)
 
 
 def test_a_changed_jsonl_file_is_read_again(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from datasets import Dataset
 from envs.wordle.env import WordleEnv
 from envs.wordle.task import LETTERS, WordleTask
 from textrl import rollout
-from textrl.dataset import check_episodes
+from textrl.checks import check_episodes
 from textrl.episode import Episode
 from textrl.evaluation import evaluate
 from textrl.model import TextRLModel
@@ -93,7 +93,7 @@ def test_played_episodes_can_be_learned_from(
 ) -> None:
     played = play_48(wordle, make_model)
     rows = make_rows(played.episodes)
-    check_episodes(rows, wordle.language, context=61)
+    check_episodes(rows, wordle.language, 61, wordle.observation_classes)
     assert rows["episode_return"][:] == played.scores.tolist()
 
 

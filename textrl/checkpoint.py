@@ -20,11 +20,12 @@ from transformers.utils.hub import cached_file
 
 from textrl.card import model_card
 from textrl.config import CONFIG_FILE, TrainConfig, save_config
-from textrl.errors import UserError
+from textrl.errors import UserError, first_line
 from textrl.model import TextRLModel
 from textrl.task import Task
 
 Optimizers = Sequence[torch.optim.Optimizer]
+STATE_NAMES = "step-" + "[0-9]" * 8
 TASK_FILE, WEIGHTS_FILE = "task.json", "model.safetensors"
 
 
@@ -66,7 +67,7 @@ def check_same_task(folder: Path, task: Task) -> None:
         return  # rows of unknown origin are judged by their tokens alone
     try:
         saved = json.loads((folder / TASK_FILE).read_text())
-        other, settings = saved["task"], saved["settings"]
+        other, settings = saved["task"], dict(saved["settings"])
     except (ValueError, TypeError, KeyError) as error:
         raise UserError(f"{folder / TASK_FILE} is damaged: {error}") from error
     if other != task.name:
@@ -88,14 +89,10 @@ def load_model(name: str) -> tuple[TextRLModel, dict[str, Any]]:
     if Path(name).exists() and not (Path(name) / "config.json").is_file():
         raise UserError(f"{name!r} is no checkpoint: it has no config.json")
     try:
-        task_file = cached_file(name, TASK_FILE)
-        task = json.loads(Path(str(task_file)).read_text())
+        task = json.loads(Path(str(cached_file(name, TASK_FILE))).read_text())
         loaded: Any = TextRLModel.from_pretrained(name, output_loading_info=True)
-    except SafetensorError as error:
-        raise UserError(f"the weights in {name!r} are damaged or cut off: {error}") from error
-    except (OSError, ValueError, KeyError, RuntimeError) as error:  # what transformers raises
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise UserError(f"cannot load a checkpoint from {name!r}: {reason}") from error
+    except Exception as error:  # a stranger's files can break transformers in any way
+        raise UserError(f"cannot load a checkpoint from {name!r}: {first_line(error)}") from error
     model, info = loaded
     for what in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         if info[what]:
@@ -133,14 +130,14 @@ def save_state(
             _flush(path)
         shutil.rmtree(folder / name, ignore_errors=True)
         scratch.rename(folder / name)
-    for older in folder.glob("step-*"):
+    for older in folder.glob(STATE_NAMES):
         if older.name < name:
             shutil.rmtree(older, ignore_errors=True)
 
 
 def load_state(folder: Path, model: TextRLModel, optimizers: Optimizers) -> TrainingState | None:
     """Put the newest complete state into model and optimizers; None where there is none yet."""
-    saved = sorted(folder.glob("step-*"))
+    saved = sorted(folder.glob(STATE_NAMES))
     if not saved:
         return None
     try:
@@ -148,8 +145,9 @@ def load_state(folder: Path, model: TextRLModel, optimizers: Optimizers) -> Trai
         _restore(optimizers, load_file(saved[-1] / "optimizer.safetensors"))
         return TrainingState(**json.loads((saved[-1] / "state.json").read_text()))
     except (SafetensorError, RuntimeError, ValueError, TypeError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise UserError(f"the training state in {saved[-1]} cannot be used: {reason}") from error
+        raise UserError(
+            f"the training state in {saved[-1]} cannot be used: {first_line(error)}"
+        ) from error
 
 
 def _memory_of(optimizers: Optimizers) -> dict[str, Tensor]:

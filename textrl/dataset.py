@@ -13,8 +13,7 @@ from datasets import load_from_disk as load_folder
 from numpy.typing import NDArray
 
 from textrl.episode import Episode
-from textrl.errors import UserError
-from textrl.language import Language
+from textrl.errors import UserError, first_line
 
 FEATURES = Features(
     {
@@ -28,8 +27,8 @@ FEATURES = Features(
         "behaviour": Value("string"),
     }
 )
-_PER_TOKEN = ("tokens", "is_action", "reward", "observation")
-_ROWS_PER_CHECK = 10_000
+PER_TOKEN = ("tokens", "is_action", "reward", "observation")
+BLOCK_ROWS = 10_000
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class Rows:
     @classmethod
     def from_table(cls, table: pa.Table) -> "Rows":
         """Copy a (small) slice of the table out of its memory-mapped file."""
-        columns = {name: table[name].combine_chunks() for name in (*_PER_TOKEN, "truncated")}
+        columns = {name: table[name].combine_chunks() for name in (*PER_TOKEN, "truncated")}
         offsets = columns["tokens"].offsets.to_numpy()
 
         def flat(name: str) -> NDArray[Any]:
@@ -69,7 +68,7 @@ class Rows:
 
 def episodes_to_table(episodes: Iterable[Episode]) -> pa.Table:
     """Episodes as an Arrow table with the schema above."""
-    flat: dict[str, list[object]] = {name: [] for name in _PER_TOKEN}
+    flat: dict[str, list[object]] = {name: [] for name in PER_TOKEN}
     offsets = [0]
     per_row: dict[str, list[object]] = {name: [] for name in FEATURES if name not in flat}
     for episode in episodes:
@@ -138,8 +137,7 @@ def load_episodes(source: str) -> Dataset:
     except UserError:
         raise
     except Exception as error:  # datasets raises its own, pyarrow's, JSON's and the Hub's errors
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise UserError(f"cannot read the dataset {source!r}: {reason}") from error
+        raise UserError(f"cannot read the dataset {source!r}: {first_line(error)}") from error
     if not isinstance(rows, Dataset):
         raise UserError(f"{source!r} is not a single dataset: give the folder of one split")
     missing = [name for name in FEATURES if name not in rows.features]
@@ -174,65 +172,10 @@ def table_of(rows: Dataset) -> pa.Table:
     return pa.concat_tables(tables).select(list(FEATURES))
 
 
-def blocks_of(rows: Dataset, size: int = _ROWS_PER_CHECK) -> Iterator[tuple[int, pa.Table]]:
+def blocks_of(rows: Dataset, size: int = BLOCK_ROWS) -> Iterator[tuple[int, pa.Table]]:
     """The dataset's table in slices of `size` rows, each from a fresh map, with its first row."""
     for start in range(0, len(rows), size):
         yield start, table_of(rows).slice(start, size)
-
-
-def check_episodes(rows: Dataset, language: Language, context: int) -> None:
-    """Refuse rows that the language or the model cannot take, naming the first and its fault."""
-    for start, table in blocks_of(rows):
-        for name in FEATURES:
-            if table[name].null_count:
-                raise UserError(
-                    f"the dataset has an empty {name!r} in rows {start}-{start + len(table) - 1}"
-                )
-        lengths = [table[name].combine_chunks().value_lengths().to_numpy() for name in _PER_TOKEN]
-        for name, other in zip(_PER_TOKEN[1:], lengths[1:], strict=True):
-            _refuse(start, other != lengths[0], f"{name!r} is not as long as 'tokens'")
-        _check_rows(Rows.from_table(table), start, language, context)
-        both = table["terminated"].to_numpy() & table["truncated"].to_numpy()
-        _refuse(start, both, "both 'terminated' and 'truncated' are true")
-
-
-def _check_rows(rows: Rows, start: int, language: Language, context: int) -> None:
-    owner = np.repeat(np.arange(len(rows.lengths)), rows.lengths)
-
-    def refuse_tokens(is_bad: NDArray[np.bool_], fault: str) -> None:
-        _refuse(start, np.bincount(owner[is_bad], minlength=len(rows.lengths)) > 0, fault)
-
-    _refuse(start, rows.lengths > context, f"longer than the model's context of {context} tokens")
-    _refuse(start, rows.lengths < 2, "fewer than two tokens")
-    refuse_tokens(
-        (rows.tokens < 0) | (rows.tokens >= len(language.tokens)),
-        "a token id is not in the vocabulary",
-    )
-    is_action_token = rows.tokens >= language.first_action
-    refuse_tokens(rows.is_action & ~is_action_token, "'is_action' marks a token that is no action")
-    refuse_tokens(~np.isfinite(rows.reward), "a reward is not a finite number")
-    refuse_tokens(
-        ~rows.is_action & (rows.reward != 0), "a reward sits on a token that is no action"
-    )
-    _refuse(start, rows.is_action[rows.offsets[:-1]], "the first token is an action")
-    actions = np.bincount(owner[rows.is_action], minlength=len(rows.lengths))
-    _refuse(start, actions == 0, "no action token")
-
-    rank = np.arange(rows.is_action.sum()) - np.repeat(np.cumsum(actions) - actions, actions)
-    packed = np.zeros((len(actions), actions.max()), dtype=np.int32)
-    packed[owner[rows.is_action], rank] = rows.tokens[rows.is_action] - language.first_action
-    real = np.arange(packed.shape[1]) < actions[:, None]
-    states = language.grammar.states_along(packed, real)[:, :-1]
-    legal = (states >= 0) & language.grammar.legal[states, packed]
-    _refuse(start, (~legal & real).any(axis=1), "an action that the task's grammar does not allow")
-
-
-def _refuse(start: int, is_bad: Any, fault: str) -> None:
-    if is_bad.any():
-        row = start + int(np.argmax(is_bad))
-        raise UserError(
-            f"malformed dataset: row {row}: {fault} ({int(is_bad.sum())} such rows near it)"
-        )
 
 
 def best_episodes(rows: Dataset, share: float) -> NDArray[np.int64]:

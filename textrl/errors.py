@@ -21,6 +21,14 @@ def unknown(what: str, name: str, known: Iterable[str]) -> UserError:
     return UserError(f"unknown {what} {name!r}{hint}{listed}")
 
 
+def first_line(error: BaseException) -> str:
+    """What an error of a library says, from the innermost cause, in one line."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
 def fail(message: str) -> NoReturn:
     """End the program as a user's mistake does: one line on standard error, exit code 2."""
     print(f"error: {' '.join(message.split())}", file=sys.stderr)

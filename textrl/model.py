@@ -92,10 +92,19 @@ class TextRLModel(PreTrainedModel):
         if "q" in config.heads:
             self.q = nn.ModuleList(two_layer_head(width, actions) for _ in range(2))
             self.target_q = nn.ModuleList(two_layer_head(width, actions) for _ in range(2))
-            self.target_q.requires_grad_(False)
         self.post_init()  # type: ignore[no-untyped-call]
         if "q" in config.heads:
             self.update_targets(rate=1.0)
+            self.target_q.requires_grad_(False)
+
+    @classmethod
+    def from_pretrained(cls, *arguments: Any, **options: Any) -> Any:
+        """As transformers does it, from safetensors only, and with the targets frozen again."""
+        loaded = super().from_pretrained(*arguments, **{**options, "use_safetensors": True})
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        if "q" in model.config.heads:
+            model.target_q.requires_grad_(False)
+        return loaded
 
     def _init_weights(self, module: nn.Module) -> None:
         # The backbone initializes itself; the heads start as PyTorch's linear layers do.

@@ -1,6 +1,7 @@
 """Scores -> numbers with intervals, tables for people, JSON for programs."""
 
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -65,12 +66,17 @@ def score_table(
 ) -> str:
     """The agent's scores and the references', best last, each with its distance to the optimum."""
     best = references[optimum].mean if optimum in references else None
-    entries = [(name, e.mean, e.stderr, f"{e.count:,} episodes") for name, e in scores.items()]
-    entries += [(name, r.mean, r.stderr, r.how) for name, r in references.items()]
+    entries = [
+        (name, e.mean, f"{NORMAL_95 * e.stderr:.3f}", f"{e.count:,} episodes")
+        for name, e in scores.items()
+    ]
+    entries += [
+        (name, r.mean, f"{NORMAL_95 * r.stderr:.3f}" if r.stderr else "exact", r.how)
+        for name, r in references.items()
+    ]
     rows = []
-    for name, mean, stderr, how in sorted(entries, key=lambda entry: entry[1]):
+    for name, mean, spread, how in sorted(entries, key=lambda entry: entry[1]):
         regret = "" if best is None else f"{best - mean:.3f}"
-        spread = f"{NORMAL_95 * stderr:.3f}" if stderr else "exact"
         rows.append([name, f"{mean:.3f}", spread, regret, how])
     return table(["player", "mean score", "95% +/-", "regret", "measured by"], rows)
 
@@ -86,7 +92,15 @@ def dataset_table(returns: Mapping[str, NDArray[np.floating]]) -> str:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a JSON file at once, never half of one."""
+    """Write a JSON file at once, never half of one; a number that is none becomes null."""
     partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(json.dumps(content, indent=2) + "\n")
+    partial.write_text(json.dumps(_finite(content), indent=2, allow_nan=False) + "\n")
     os.replace(partial, path)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

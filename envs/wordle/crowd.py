@@ -36,9 +36,9 @@ CHUNK_GAMES = 2048
 FAMILIARITY_SPREAD = 1.0
 """Standard deviation of the log of a word's familiarity.
 
-How often people use a word is spread widely, about log-normally, and has nothing to do with how much
-it tells as a guess. The lists carry no frequencies, so each word's place in the spread is drawn from
-a hash of the word: the same word is as familiar to every player and in every list.
+How often people use a word is spread widely, about log-normally, and has nothing to do with how
+much it tells as a guess. The lists carry no frequencies, so each word's place in the spread is drawn
+from a hash of the word: the same word is as familiar to every player and in every list.
 """
 RARE_OPENER_WEIGHT = 0.1
 """How much less a word appeals as an opener when it is not a common one (not an answer)."""
@@ -71,9 +71,9 @@ class Skill:
 
 
 SKILLS = (
-    Skill("novice", 0.26, (0.25, 0.50, 0.25), 0.3, 1.2, 0.08, 1),
-    Skill("casual", 0.27, (0.65, 0.25, 0.10), 0.5, 1.2, 0.08, 1),
-    Skill("careful", 0.26, (1.00, 0.00, 0.00), 1.0, 0.6, 0.04, 1),
+    Skill("novice", 0.26, (0.25, 0.50, 0.25), 0.2, 2.0, 0.08, 1),
+    Skill("casual", 0.27, (0.65, 0.25, 0.10), 0.4, 2.0, 0.08, 1),
+    Skill("careful", 0.26, (1.00, 0.00, 0.00), 0.8, 1.2, 0.04, 1),
     Skill("expert", 0.21, (1.00, 0.00, 0.00), 2.0, 0.0, 0.00, 3),
 )
 BEHAVIOURS = tuple(skill.name for skill in SKILLS)

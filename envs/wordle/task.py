@@ -62,7 +62,10 @@ class WordleTask:
     def from_settings(cls, settings: Mapping[str, Any]) -> "WordleTask":
         """As a checkpoint describes it."""
         answers, others = tuple(settings["answers"]), tuple(settings["other_guesses"])
-        return cls(WordList(settings["words"], answers, answers + others), settings["constrain"])
+        words = WordList(settings["words"], answers, answers + others)
+        if words.digest != settings["digest"]:
+            raise ValueError("the words are not those that the checkpoint was made with")
+        return cls(words, settings["constrain"])
 
     def settings(self) -> dict[str, Any]:
         """The list itself, so that a checkpoint plays on where the file is not."""

@@ -126,8 +126,6 @@ def test_checkpoints_that_cannot_be_used(fails: Run, small_run: Path, tmp_path: 
 def test_collect_refuses_a_folder_that_exists(fails: Run, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     assert "exists already" in fails(collect, "--task", "wordle", "--output", "there")
-    assert "at least 1" in fails(
-        collect, "--task", "wordle", "--output", "new", "--episodes", 0
-    )
+    assert "at least 1" in fails(collect, "--task", "wordle", "--output", "new", "--episodes", 0)
     assert "did you mean 'wordle'" in fails(collect, "--task", "wordl", "--output", "new")
     assert not (tmp_path / "new").exists()

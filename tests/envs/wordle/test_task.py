@@ -15,8 +15,9 @@ from envs.wordle.games import Games
 from envs.wordle.task import WordleTask
 from envs.wordle.words import WordList, load_words
 from textrl.checkpoint import describe_task
+from textrl.checks import check_episodes
 from textrl.config import TrainConfig
-from textrl.dataset import check_episodes, episodes_to_table, load_episodes
+from textrl.dataset import episodes_to_table, load_episodes
 from textrl.episode import Episode
 from textrl.errors import UserError
 
@@ -85,7 +86,7 @@ def test_games_pass_the_check(
 ) -> None:
     task = WordleTask(words, constrain)
     rows = make_rows(list(task.episodes(simulate_crowd(words, 50, seed=0))))
-    check_episodes(rows, task.language, context=61)
+    check_episodes(rows, task.language, 61, task.observation_classes)
 
 
 def test_constrained_only_words_can_be_spelled(words: WordList) -> None:

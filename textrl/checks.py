@@ -1,0 +1,85 @@
+"""Refusing episodes that cannot be learned from: the first bad row is named, with its fault."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from datasets import Dataset
+from numpy.typing import NDArray
+
+from textrl.dataset import FEATURES, PER_TOKEN, Rows, blocks_of
+from textrl.errors import UserError
+from textrl.language import Language
+
+
+def check_episodes(
+    rows: Dataset, language: Language, context: int, observation_classes: int
+) -> None:
+    """Refuse rows that the language or the model cannot take; all rows are looked at."""
+    for start, table in blocks_of(rows):
+        _check_columns(table, start)
+        _check_tokens(Rows.from_table(table), start, language, context, observation_classes)
+        _check_episodes(table, start)
+
+
+def _check_columns(table: pa.Table, start: int) -> None:
+    columns = {name: table[name].combine_chunks() for name in FEATURES}
+    for name, column in columns.items():
+        values = column.flatten() if name in PER_TOKEN else column
+        if column.null_count or values.null_count:
+            last = start + len(table) - 1
+            raise UserError(f"malformed dataset: rows {start}-{last}: an empty value in {name!r}")
+    lengths = columns["tokens"].value_lengths().to_numpy()
+    for name in PER_TOKEN[1:]:
+        differs = columns[name].value_lengths().to_numpy() != lengths
+        _refuse(start, differs, f"{name!r} is not as long as 'tokens'")
+
+
+def _check_tokens(
+    rows: Rows, start: int, language: Language, context: int, observation_classes: int
+) -> None:
+    owner = np.repeat(np.arange(len(rows.lengths)), rows.lengths)
+
+    def refuse(is_bad: NDArray[np.bool_], fault: str) -> None:
+        _refuse(start, np.bincount(owner[is_bad], minlength=len(rows.lengths)) > 0, fault)
+
+    tokens, is_action, seen = rows.tokens, rows.is_action, rows.observation
+    _refuse(start, rows.lengths > context, f"longer than the model's context of {context} tokens")
+    _refuse(start, rows.lengths < 2, "fewer than two tokens")
+    refuse((tokens < 0) | (tokens >= len(language.tokens)), "a token id is not in the vocabulary")
+    is_action_token = tokens >= language.first_action
+    refuse(is_action & ~is_action_token, "'is_action' marks a token that is no action")
+    refuse(~np.isfinite(rows.reward), "a reward is not a finite number")
+    refuse(~is_action & (rows.reward != 0), "a reward sits on a token that is no action")
+    refuse((seen < -1) | (seen >= observation_classes), "an unknown class in 'observation'")
+    _refuse(start, is_action[rows.offsets[:-1]], "the first token is an action")
+    actions = np.bincount(owner[is_action], minlength=len(rows.lengths))
+    _refuse(start, actions == 0, "no action token")
+
+    rank = np.arange(is_action.sum()) - np.repeat(np.cumsum(actions) - actions, actions)
+    packed = np.zeros((len(actions), actions.max()), dtype=np.int32)
+    packed[owner[is_action], rank] = tokens[is_action] - language.first_action
+    real = np.arange(packed.shape[1]) < actions[:, None]
+    states = language.grammar.states_along(packed, real)[:, :-1]
+    legal = (states >= 0) & language.grammar.legal[states, packed]
+    _refuse(start, (~legal & real).any(axis=1), "an action that the task's grammar does not allow")
+
+
+def _check_episodes(table: pa.Table, start: int) -> None:
+    terminated, truncated = table["terminated"].to_numpy(), table["truncated"].to_numpy()
+    _refuse(start, terminated & truncated, "both 'terminated' and 'truncated' are true")
+    _refuse(start, ~(terminated | truncated), "neither 'terminated' nor 'truncated' is true")
+    rewards = table["reward"].combine_chunks()
+    offsets = rewards.offsets.to_numpy()
+    sums = np.add.reduceat(
+        rewards.flatten().to_numpy().astype(np.float64), offsets[:-1] - offsets[0]
+    )
+    differs = ~np.isclose(table["episode_return"].to_numpy(), sums, rtol=1e-4, atol=1e-4)
+    _refuse(start, differs, "'episode_return' is not the sum of the rewards")
+
+
+def _refuse(start: int, is_bad: Any, fault: str) -> None:
+    if is_bad.any():
+        row, others = start + int(np.argmax(is_bad)), int(is_bad.sum()) - 1
+        more = f" (and {others} more nearby)" if others else ""
+        raise UserError(f"malformed dataset: row {row}: {fault}{more}")
