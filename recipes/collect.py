@@ -41,7 +41,7 @@ def main() -> None:
     if options.tweets:
         if not isinstance(task, WordleTask):
             raise UserError("--tweets holds games of wordle: choose --task wordle")
-        rows = task.collect_tweets(Path(options.tweets), options.seed, folder)
+        rows = task.collect_tweets(Path(options.tweets), options.seed, folder, options.workers)
     else:
         rows = task.collect(options.episodes, options.seed, folder, options.workers)
 

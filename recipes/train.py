@@ -2,6 +2,7 @@
 
 import os
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -31,6 +32,9 @@ def main() -> None:
     config = parse_config(None, PRESETS, "Train an agent from logged episodes.", EXAMPLE)
     output = output_folder(config.output, config.task)
     transformers.utils.logging.disable_progress_bar()
+    if config.tracker != "none" and find_spec(config.tracker) is None:
+        name = config.tracker
+        raise UserError(f"--tracker {name} needs its package: pip install 'textrl[{name}]'")
     accelerator = Accelerator(
         cpu=not torch.accelerator.is_available(),
         log_with=None if config.tracker == "none" else config.tracker,

@@ -61,9 +61,18 @@ FAULTS: dict[str, tuple[Row, str]] = {
         {"reward": [0.0, 0.0, float("nan"), 0.0, 0.0, 0.0]},
         "a reward is not a finite number",
     ),
-    "null reward": (
-        {"reward": [0.0, 0.0, None, 0.0, 0.0, 0.0]},
-        "a reward is not a finite number",
+    "no end": (
+        {"terminated": False, "truncated": False},
+        "neither 'terminated' nor 'truncated' is true",
+    ),
+    "wrong return": ({"episode_return": 5.0}, "'episode_return' is not the sum of the rewards"),
+    "return not a number": (
+        {"episode_return": float("nan")},
+        "'episode_return' is not the sum of the rewards",
+    ),
+    "unknown observation": (
+        {"observation": [-1, -1, 7, -1, -1, -1]},
+        "an unknown class in 'observation'",
     ),
     "reward on observation": (
         {"reward": [0.0, 0.0, 0.0, -1.0, 0.0, 0.0]},
@@ -121,7 +130,7 @@ def test_the_first_bad_row_of_a_later_block_is_named(
     monkeypatch.setattr(dataset.blocks_of, "__defaults__", (2,))
     bad = {**good_row(), "tokens": [1, 6, 7, 2, 6, 8]}
     rows = load_episodes(write_jsonl(tmp_path / "bad.jsonl", *[good_row()] * 3, bad, bad))
-    with pytest.raises(UserError, match=r"row 3: .* \(1 such rows"):
+    with pytest.raises(UserError, match="row 3: an action"):
         check_episodes(rows, language, context=6, observation_classes=7)
 
 
@@ -135,7 +144,7 @@ def test_a_column_that_is_missing_is_named(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(dataset.FEATURES))
 def test_a_value_that_is_missing_is_named(tmp_path: Path, language: Language, name: str) -> None:
-    with pytest.raises(UserError, match=f"empty '{name}' in rows 0-3"):
+    with pytest.raises(UserError, match=f"rows 0-3: an empty value in '{name}'"):
         check(tmp_path / "bad.jsonl", language, {**good_row(), name: None})
 
 

@@ -37,8 +37,11 @@ def scratch_folder(beside: Path) -> Iterator[Path]:
     scratch.mkdir(parents=True)
     try:
         yield scratch
-    except SafetensorError as error:  # how safetensors tells of a full disk
-        raise UserError(f"cannot write {beside}: {error}") from error
+    except Exception as error:
+        # How safetensors and tokenizers tell of a full disk; Python's own OSError passes as it is.
+        if isinstance(error, SafetensorError) or "os error" in str(error):
+            raise UserError(f"cannot write {beside}: {first_line(error)}") from error
+        raise
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 

@@ -3,9 +3,10 @@
 import json
 import multiprocessing
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterable
-from functools import partial
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from datasets import Dataset
@@ -43,20 +44,25 @@ def collect(
     # A fork starts at once; where it is not the custom (macOS, Windows) the workers import anew.
     context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
     with scratch_folder(folder.with_name(f"{folder.name}.shards")) as scratch:
-        write = partial(_write_chunk, make_episodes, scratch)
-        with (
-            context.Pool(workers or os.cpu_count()) as pool,
-            tqdm(total=chunks, unit="chunk") as bar,
-        ):
-            for _ in pool.imap_unordered(write, range(chunks)):
-                bar.update()
-        rows = join_shards(
-            sorted(scratch.iterdir()), folder, {TASK_FILE: json.dumps(describe_task(task))}
-        )
-    return rows
+        job = (make_episodes, scratch)
+        with ProcessPoolExecutor(workers or os.cpu_count(), context, _start_worker, job) as pool:
+            for _ in tqdm(pool.map(_write_chunk, range(chunks)), total=chunks, unit="chunk"):
+                pass
+        notes = {TASK_FILE: json.dumps(describe_task(task))}
+        return join_shards(sorted(scratch.iterdir()), folder, notes)
 
 
-def _write_chunk(make_episodes: MakeEpisodes, scratch: Path, chunk: int) -> int:
+_job: tuple[MakeEpisodes, Path]  # of a worker: handed over once, not with every chunk
+
+
+def _start_worker(make_episodes: MakeEpisodes, scratch: Path) -> None:
+    global _job
+    _job = (make_episodes, scratch)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to handle
+
+
+def _write_chunk(chunk: int) -> int:
+    make_episodes, scratch = _job
     return write_shard(scratch / f"{chunk:06d}.arrow", make_episodes(chunk))
 
 

@@ -102,8 +102,9 @@ def train(
         if at_end or done % config.save_every == 0:
             state = TrainingState(done, best_score, seconds, log.bytes)
             if accelerator.is_main_process:
-                save_state(output / "state", model, optimizers, state)
+                # In this order: a state of the last step then means that its model is there too.
                 export(model, output)
+                save_state(output / "state", model, optimizers, state)
             accelerator.wait_for_everyone()
     progress.close()
     log.close()

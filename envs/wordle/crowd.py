@@ -37,8 +37,8 @@ FAMILIARITY_SPREAD = 1.0
 """Standard deviation of the log of a word's familiarity.
 
 How often people use a word is spread widely, about log-normally, and has nothing to do with how
-much it tells as a guess. The lists carry no frequencies, so each word's place in the spread is drawn
-from a hash of the word: the same word is as familiar to every player and in every list.
+much it tells as a guess. The lists carry no frequencies, so each word's place in the spread is
+drawn from a hash of the word: it is as familiar to every player and in every list.
 """
 RARE_OPENER_WEIGHT = 0.1
 """How much less a word appeals as an opener when it is not a common one (not an answer)."""

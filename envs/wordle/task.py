@@ -94,13 +94,18 @@ class WordleTask:
         sizes = chunk_sizes(episodes)
         return collect(partial(_crowd_chunk, self, sizes, seed), len(sizes), folder, self, workers)
 
-    def collect_tweets(self, path: Path, seed: int, folder: Path) -> Dataset:
+    def collect_tweets(
+        self, path: Path, seed: int, folder: Path, workers: int | None = None
+    ) -> Dataset:
         """Read the games that people shared into a new dataset folder, and say what was skipped."""
         games, summary = read_tweets(path, self.words, seed)
         print(summary.describe())
         if not len(games):
             raise UserError(f"no usable game in {str(path)!r}")
-        return collect(lambda _: self.episodes(games), 1, folder, self, workers=1)
+        sizes = chunk_sizes(len(games))
+        borders = np.cumsum([0, *sizes])
+        make = partial(_games_chunk, self, games, borders)
+        return collect(make, len(sizes), folder, self, workers)
 
     def describe_data(self, returns: Mapping[str, NDArray[np.float32]]) -> str:
         """How many guesses the games took, beside people's games."""
@@ -214,3 +219,10 @@ def _first_at_place(per_place: int) -> NDArray[np.int64]:
 
 def _crowd_chunk(task: WordleTask, sizes: list[int], seed: int, chunk: int) -> Iterator[Episode]:
     return task.episodes(simulate_chunk(task.words, chunk, sizes[chunk], seed))
+
+
+def _games_chunk(
+    task: WordleTask, games: Games, borders: NDArray[np.int64], chunk: int
+) -> Iterator[Episode]:
+    place = np.arange(len(games))
+    return task.episodes(games.select((place >= borders[chunk]) & (place < borders[chunk + 1])))

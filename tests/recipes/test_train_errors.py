@@ -52,6 +52,11 @@ def test_a_wrong_argument_is_named(fails: Run, arguments: list[str], expected: s
     assert not Path("runs").exists()
 
 
+def test_a_tracker_that_is_not_installed(fails: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(train, "find_spec", lambda name: None)
+    assert "pip install 'textrl[wandb]'" in fails(train, "--tracker", "wandb")
+
+
 def test_words_of_other_lengths(fails: Run, tmp_path: Path) -> None:
     words = tmp_path / "words.txt"
     words.write_text("crane\nslates\n")

@@ -1,0 +1,42 @@
+"""Judging a checkpoint from the command line."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(name: str, *arguments: object) -> str:
+    """What a recipe prints."""
+    command = [sys.executable, str(ROOT / "recipes" / f"{name}.py"), *map(str, arguments)]
+    return subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True).stdout
+
+
+def test_the_report_has_what_programs_and_people_read(small_run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "report.json"
+    printed = run(
+        "evaluate", small_run, "--episodes", 20, "--beta", 2, "--json", out, "--against", small_run
+    )
+    report = json.loads(out.read_text())
+    assert report["task"] == "wordle" and report["episodes"] == 20 and report["beta"] == 2
+    assert set(report["references"]) == {"random", "clue_consistent", "greedy", "optimal"}
+    assert set(report["decodings"]) == {"greedy", "sampled"}
+    assert report["mean"] == report["decodings"]["greedy"]["mean"]
+    assert report["decodings"]["sampled"]["episodes"] == 80
+    histogram = report["histogram"]
+    assert sum(histogram.values()) == 20
+    wrong = sum(count * (6 if n == "lost" else int(n) - 1) for n, count in histogram.items())
+    assert report["mean"] == -wrong / 20
+    for name in ("optimal", "clue_consistent", "agent, greedy", "agent, sampled"):
+        assert name in printed
+    # Against itself, at another beta: the policy is the same, so the difference is small.
+    assert "better than" in printed and set(report["against"]) >= {"greedy", "sampled"}
+
+
+def test_every_recipe_explains_itself() -> None:
+    for name in ("train", "evaluate", "collect", "benchmark"):
+        help_text = run(name, "--help")
+        assert "example:" in help_text and f"recipes/{name}.py" in help_text
+        assert "default" in help_text
