@@ -17,8 +17,9 @@ wordle: $(INSTALLED) ## train an agent that plays Wordle and evaluate it
 	@$(BIN)/python recipes/evaluate.py runs/wordle --json runs/wordle/evaluation.json
 	@echo
 	@echo "The agent is in runs/wordle. Next you could try"
-	@echo "  $(BIN)/python recipes/evaluate.py runs/wordle --beta 8    # trust its values more"
-	@echo "  $(BIN)/python recipes/train.py --task wordle --algo bc --output runs/wordle-bc    # imitate only"
+	@echo "  $(BIN)/python recipes/evaluate.py runs/wordle --beta 16   # trust its values more"
+	@echo "  $(BIN)/python recipes/train.py --task wordle --algo bc --output runs/bc   # imitation only"
+	@echo "  $(BIN)/python recipes/evaluate.py runs/wordle --against runs/bc   # which is better?"
 
 test: lint ## check style and types, then run the tests
 	@$(BIN)/pytest -q
