@@ -76,7 +76,7 @@ def collate(rows: Rows, picks: NDArray[np.integer], language: Language) -> Batch
     return Batch(
         tokens=torch.from_numpy(tokens).long(),
         state_positions=torch.from_numpy(positions),
-        legal=torch.from_numpy(language.grammar.legal[states[:, : positions.shape[1]]]),
+        legal=torch.from_numpy(language.grammar.legal[states][:, : positions.shape[1]]),
         actions=torch.from_numpy(actions),
         rewards=torch.from_numpy(packed(rows.reward, 0.0, np.float32)),
         observations=torch.from_numpy(packed(rows.observation, -1, np.int64)),

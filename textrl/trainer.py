@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -49,7 +50,7 @@ def train(
     log = MetricsLog(output / METRICS_FILE, accelerator, resumed=state)
     began = time.perf_counter() - state.seconds
     best_score = state.best_score
-    progress = tqdm(
+    bar = tqdm(
         initial=state.step,
         total=config.max_steps,
         unit="step",
@@ -57,57 +58,57 @@ def train(
         mininterval=0.2 if sys.stderr.isatty() else 30,  # a log file needs no animation
         disable=not accelerator.is_main_process,
     )
-    for step in range(state.step, config.max_steps):
-        rate = schedule(step, config)
-        for optimizer in optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = rate * optimizer.defaults["lr"]
-        parts = batches.step(step)
-        for number, batch in enumerate(parts, start=1):
-            batch = batch.to(accelerator.device)
-            waits = (
-                contextlib.nullcontext() if number == len(parts) else accelerator.no_sync(wrapped)
-            )
-            with waits:
-                outputs = wrapped(batch.tokens, batch.state_positions)
-                terms = loss(outputs, batch)
-                # Every part is already divided by the whole step's count. Processes average their
-                # gradients, and the sum is what is wanted.
-                accelerator.backward(terms.total * accelerator.num_processes)
-            log.add(terms, batch.tokens.numel())
-        norm = accelerator.clip_grad_norm_(wrapped.parameters(), config.clip_norm)
-        for stepper in steppers:
-            stepper.step()
-            stepper.zero_grad()
-        model.update_targets(config.target_rate)
-        progress.update()
+    with contextlib.closing(log), bar as progress:
+        for step in range(state.step, config.max_steps):
+            rate = schedule(step, config)
+            for optimizer in optimizers:
+                for group in optimizer.param_groups:
+                    group["lr"] = rate * optimizer.defaults["lr"]
+            parts = batches.step(step)
+            for number, batch in enumerate(parts, start=1):
+                batch = batch.to(accelerator.device)
+                is_last = number == len(parts)
+                with contextlib.nullcontext() if is_last else accelerator.no_sync(wrapped):
+                    outputs = wrapped(batch.tokens, batch.state_positions)
+                    terms = loss(outputs, batch)
+                    # Every part is divided by the whole step's count already. Processes average
+                    # their gradients, and the sum is what is wanted.
+                    accelerator.backward(terms.total * accelerator.num_processes)
+                log.add(terms, batch.tokens.numel())
+            norm = accelerator.clip_grad_norm_(wrapped.parameters(), config.clip_norm)
+            for stepper in steppers:
+                stepper.step()
+                stepper.zero_grad()
+            model.update_targets(config.target_rate)
+            progress.update()
 
-        done = step + 1
-        at_end = done == config.max_steps
-        seconds = time.perf_counter() - began
-        if at_end or done % config.log_every == 0:
-            shown = log.write(
-                done, seconds, learning_rate=rate * config.learning_rate, gradient_norm=float(norm)
-            )
-            progress.set_postfix(shown, refresh=False)
-        if at_end or done % config.evaluate_every == 0:
-            if accelerator.is_main_process:
-                scores = evaluate(model)
-                log.note(done, seconds, scores)
-                progress.write(describe(done, scores))
-                if next(iter(scores.values())) > best_score:
-                    best_score = next(iter(scores.values()))
-                    export(model, output / "best")
-            accelerator.wait_for_everyone()
-        if at_end or done % config.save_every == 0:
-            state = TrainingState(done, best_score, seconds, log.bytes)
-            if accelerator.is_main_process:
-                # In this order: a state of the last step then means that its model is there too.
-                export(model, output)
-                save_state(output / "state", model, optimizers, state)
-            accelerator.wait_for_everyone()
-    progress.close()
-    log.close()
+            done = step + 1
+            at_end = done == config.max_steps
+            seconds = time.perf_counter() - began
+            if at_end or done % config.log_every == 0:
+                shown = log.write(
+                    done,
+                    seconds,
+                    learning_rate=rate * config.learning_rate,
+                    gradient_norm=float(norm),
+                )
+                progress.set_postfix(shown, refresh=False)
+            if at_end or done % config.evaluate_every == 0:
+                if accelerator.is_main_process:
+                    scores = evaluate(model)
+                    log.note(done, seconds, scores)
+                    progress.write(describe(done, scores))
+                    if next(iter(scores.values())) > best_score:
+                        best_score = next(iter(scores.values()))
+                        export(model, output / "best")
+                accelerator.wait_for_everyone()
+            if at_end or done % config.save_every == 0:
+                state = TrainingState(done, best_score, seconds, log.bytes)
+                if accelerator.is_main_process:
+                    # In this order: where the last step's state is, its model is as well.
+                    export(model, output)
+                    save_state(output / "state", model, optimizers, state)
+                accelerator.wait_for_everyone()
     return state
 
 
@@ -120,7 +121,7 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.O
     embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
     matrices = {n: p for n, p in trained.items() if p.ndim == 2 and id(p) not in embeddings}
     hidden = {n: p for n, p in matrices.items() if config.optimizer == "muon" and ".h." in n}
-    groups = [
+    groups: list[dict[str, Any]] = [
         {"params": [p for name, p in matrices.items() if name not in hidden]},
         {"params": [p for name, p in trained.items() if name not in matrices], "weight_decay": 0.0},
     ]
