@@ -70,13 +70,14 @@ def collate(rows: Rows, picks: NDArray[np.integer], language: Language) -> Batch
     truncated = rows.truncated[picks]
     is_last = np.arange(is_action.shape[1]) == counts[:, None] - 1
     has_next = is_action & (~is_last | truncated[:, None])
+    states_read = actions.shape[1] + int(truncated.any())
     if truncated.any():
         positions = np.pad(positions, ((0, 0), (0, 1)))
         np.put_along_axis(positions, counts[:, None], lengths[:, None] - 1, axis=1)
     return Batch(
         tokens=torch.from_numpy(tokens).long(),
         state_positions=torch.from_numpy(positions),
-        legal=torch.from_numpy(language.grammar.legal[states][:, : positions.shape[1]]),
+        legal=torch.from_numpy(language.grammar.legal[states[:, :states_read]]),
         actions=torch.from_numpy(actions),
         rewards=torch.from_numpy(packed(rows.reward, 0.0, np.float32)),
         observations=torch.from_numpy(packed(rows.observation, -1, np.int64)),
