@@ -173,9 +173,12 @@ def table_of(rows: Dataset) -> pa.Table:
 
 
 def blocks_of(rows: Dataset, size: int = BLOCK_ROWS) -> Iterator[tuple[int, pa.Table]]:
-    """The dataset's table in slices of `size` rows, each from a fresh map, with its first row."""
+    """The dataset's table in copies of `size` rows, with the number of the first.
+
+    Copies, because a slice would keep its map, and so the pages read through it, in memory.
+    """
     for start in range(0, len(rows), size):
-        yield start, table_of(rows).slice(start, size)
+        yield start, table_of(rows).slice(start, size).take(np.arange(min(size, len(rows) - start)))
 
 
 def best_episodes(rows: Dataset, share: float) -> NDArray[np.int64]:
