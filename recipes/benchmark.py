@@ -3,6 +3,7 @@
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -68,7 +69,10 @@ def main() -> None:
 
 
 def time_steps(task: Task, model: TextRLModel, config: TrainConfig) -> tuple[float, float]:
-    """Median seconds of an ILQL step and of a bare GPT-2 language-model step on the same tokens."""
+    """Median seconds of an ILQL step and of a bare GPT-2 language-model step on the same tokens.
+
+    ILQL has the preset's optimizer, the language model AdamW, as is usual.
+    """
     rows = task.default_dataset(EPISODES, seed=0)
     batches = EpisodeBatches(rows, task.language, batch_size=config.batch_size)
     steps = [batches.step(step)[0] for step in range(STEPS_PER_ROUND)]
@@ -100,7 +104,8 @@ def time_steps(task: Task, model: TextRLModel, config: TrainConfig) -> tuple[flo
     ilql = stepper(
         model, config, ilql_loss, steps, after=lambda: model.update_targets(config.target_rate)
     )
-    lm = stepper(bare, config, language_model_loss, steps, after=lambda: None)
+    usual = replace(config, optimizer="adamw")
+    lm = stepper(bare, usual, language_model_loss, steps, after=lambda: None)
     times = [(ilql(), lm()) for _ in range(ROUNDS + 1)][1:]  # the first round warms up
     return statistics.median(t[0] for t in times), statistics.median(t[1] for t in times)
 

@@ -59,11 +59,6 @@ class Skill:
     """Chances to take in a row fully, without its blacks, or for its greens only."""
     opener_taste: float
     """How strongly openers of frequent letters are preferred; 0: any word will do."""
-    vowel_taste: float
-    """How strongly openers of many vowels are preferred, per vowel.
-
-    People's most popular opener is ADIEU, though its letters tell less than those of SLATE.
-    """
     rare_words: float
     """Chance to look for a guess beyond the common words."""
     words_compared: int
@@ -71,10 +66,10 @@ class Skill:
 
 
 SKILLS = (
-    Skill("novice", 0.26, (0.25, 0.50, 0.25), 0.2, 2.0, 0.08, 1),
-    Skill("casual", 0.27, (0.65, 0.25, 0.10), 0.4, 2.0, 0.08, 1),
-    Skill("careful", 0.26, (1.00, 0.00, 0.00), 0.8, 1.2, 0.04, 1),
-    Skill("expert", 0.21, (1.00, 0.00, 0.00), 2.0, 0.0, 0.00, 3),
+    Skill("novice", 0.26, (0.25, 0.50, 0.25), 0.5, 0.08, 1),
+    Skill("casual", 0.27, (0.65, 0.25, 0.10), 0.8, 0.08, 1),
+    Skill("careful", 0.26, (1.00, 0.00, 0.00), 1.2, 0.04, 1),
+    Skill("expert", 0.21, (1.00, 0.00, 0.00), 2.0, 0.00, 3),
 )
 BEHAVIOURS = tuple(skill.name for skill in SKILLS)
 _ATTENTION_ODDS = np.cumsum([skill.attention for skill in SKILLS], axis=1)
@@ -177,16 +172,14 @@ def _familiarity(words: Sequence[str]) -> NDArray[np.float64]:
 def _opener_odds(
     letters: Letters, common: int, familiarity: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """(skills, guesses) cumulative chances of familiar words with frequent letters and vowels."""
+    """(skills, guesses) cumulative chances: liked are familiar words of frequent letters."""
     in_slot = letters[:, :, None] == np.arange(26)
     anywhere = in_slot.any(axis=1)
     appeal = anywhere @ anywhere[:common].mean(axis=0)
     appeal += np.tensordot(in_slot, in_slot[:common].mean(axis=0), axes=2)
     appeal = (appeal - appeal[:common].mean()) / max(appeal[:common].std(), 1e-9)
     taste = np.array([skill.opener_taste for skill in SKILLS])
-    vowels = anywhere[:, [ord(letter) - ord("a") for letter in "aeiou"]].sum(axis=1)
-    vowel_taste = np.array([skill.vowel_taste for skill in SKILLS])
-    weights = familiarity * np.exp(taste[:, None] * appeal + vowel_taste[:, None] * vowels)
+    weights = familiarity * np.exp(taste[:, None] * appeal)
     weights[:, common:] *= RARE_OPENER_WEIGHT
     odds = weights.cumsum(axis=1)
     return np.asarray(odds / odds[:, -1:])
