@@ -14,7 +14,6 @@ ROOT = Path(__file__).parents[2]
 RECIPE = str(ROOT / "recipes" / "train.py")
 SETTINGS = "--layers 1 --width 16 --attention-heads 2 --batch-size 8 --evaluate-every 1000"
 SETTINGS += " --evaluate-episodes 4 --log-every 1 --threads 1 --save-every 4"
-SAVED = "step-00000004"
 
 
 def arguments(data: Path, output: Path, steps: int) -> list[str]:
