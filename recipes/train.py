@@ -8,10 +8,10 @@ from pathlib import Path
 import torch
 import transformers
 from accelerate import Accelerator
-from accelerate.utils import set_seed
+from accelerate.utils import DistributedDataParallelKwargs, set_seed
 
 from envs.tasks import make_task
-from textrl.algorithms import ALGORITHMS
+from textrl.algorithms import ALGORITHMS, make_bisimulation
 from textrl.batches import EpisodeBatches
 from textrl.checkpoint import WEIGHTS_FILE, check_same_task, save_checkpoint
 from textrl.checks import check_episodes
@@ -35,8 +35,11 @@ def main() -> None:
     if config.tracker != "none" and find_spec(config.tracker) is None:
         name = config.tracker
         raise UserError(f"--tracker {name} needs its package: pip install 'textrl[{name}]'")
+    # Where the bisimulation loss is only measured, most steps leave its models out.
+    measures_only = not make_bisimulation(config).is_trained
     accelerator = Accelerator(
         cpu=not torch.accelerator.is_available(),
+        kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=measures_only)],
         log_with=None if config.tracker == "none" else config.tracker,
         project_dir=str(output),
     )
@@ -68,7 +71,7 @@ def main() -> None:
     )
 
     set_seed(config.seed)
-    model = TextRLModel(config_for(task, config, algorithm.heads))
+    model = TextRLModel(config_for(task, config, algorithm.heads, algorithm.q_heads))
     if accelerator.is_main_process:
         output.mkdir(parents=True, exist_ok=True)
         save_config(config, output / CONFIG_FILE)

@@ -88,7 +88,7 @@ def wordle(words: WordList) -> WordleTask:
 
 @pytest.fixture
 def make_model() -> Callable[..., TextRLModel]:
-    """A model of 2 layers x 16 that minds its history, with targets off the online heads."""
+    """A model of 2 layers x 16 that minds its history, with targets off what they follow."""
 
     def make(
         language: Language, seed: int = 0, moved: bool = True, **changes: object
@@ -106,10 +106,11 @@ def make_model() -> Callable[..., TextRLModel]:
         model = TextRLModel(TextRLConfig(**{**shape, **changes}))
         with torch.no_grad():
             for parameter in model.backbone.parameters():
-                if parameter.ndim == 2:
+                if parameter.ndim == 2 and model.config.backbone == "gpt2":
                     parameter.mul_(8)  # as new, it hardly looks back
-            if moved and "q" in model.config.heads:
-                for parameter in model.target_q.parameters():
+            model.update_targets(1.0)
+            for name, parameter in model.named_parameters():
+                if moved and name.startswith("target_"):
                     parameter.add_(0.2 * torch.randn_like(parameter))
         return model.train(False)
 

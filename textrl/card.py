@@ -5,6 +5,7 @@ from textrl.config import TrainConfig
 ALGORITHM_NAMES = {
     "bc": "behaviour cloning",
     "filtered-bc": "behaviour cloning on the best episodes",
+    "cql": "conservative Q-learning (CQL)",
     "ilql": "implicit language Q-learning (ILQL)",
 }
 

@@ -47,6 +47,15 @@ class Rows:
         """Tokens per row."""
         return np.diff(self.offsets)
 
+    def packed_actions(self) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+        """The action tokens of each row from the left, (rows, actions), and where there is one."""
+        owner = np.repeat(np.arange(len(self.lengths)), self.lengths)[self.is_action]
+        counts = np.bincount(owner, minlength=len(self.lengths))
+        is_there = np.arange(counts.max()) < counts[:, None]
+        packed = np.zeros(is_there.shape, dtype=np.int32)
+        packed[is_there] = self.tokens[self.is_action]
+        return packed, is_there
+
     @classmethod
     def from_table(cls, table: pa.Table) -> "Rows":
         """Copy a (small) slice of the table out of its memory-mapped file."""
