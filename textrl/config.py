@@ -15,7 +15,10 @@ T = TypeVar("T")
 
 CONFIG_FILE = "training.yaml"
 """The resolved config in a run's folder."""
-FREE_ON_RESUME = ("output", "resume", "save_every", "log_every", "tracker")
+FREE_ON_RESUME = (
+    *("output", "resume", "save_every", "log_every", "tracker"),
+    *("push_to_hub", "private"),
+)
 """Settings that a resumed run may change: none of them touches what is learned."""
 
 # The project's names whose code is still to come. Delete a line here once its code is there.
@@ -127,6 +130,11 @@ class TrainConfig:
     tracker: Literal["none", "tensorboard", "trackio", "wandb"] = option(
         "none", "where metrics go besides the run's own JSONL"
     )
+    push_to_hub: str = option(
+        "",
+        "USER/NAME on the Hugging Face Hub to publish the agent as, at every save and at the end",
+    )
+    private: bool = option(False, "make the repository on the Hub one that only you can see")
 
     def __post_init__(self) -> None:
         for name, available in AVAILABLE_SO_FAR.items():

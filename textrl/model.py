@@ -31,12 +31,15 @@ class TextRLConfig(PreTrainedConfig):
         width: int = 128,
         attention_heads: int = 4,
         context: int = 64,
+        steps: int = 0,
         heads: tuple[str, ...] = ("policy", "q", "v"),
         value_gradient: float = 1.0,
         beta: float = 1.0,
         **others: Any,
     ) -> None:
-        """heads: which of policy, q (twins and their targets) and v the network has.
+        """steps: how long it has been trained.
+
+        heads: which of policy, q (twins and their targets) and v the network has.
 
         value_gradient: the share of the Q and V heads' gradient that reaches the representation.
         beta: the weight of Q - V against log pi to act with unless told otherwise.
@@ -49,6 +52,7 @@ class TextRLConfig(PreTrainedConfig):
         self.width = width
         self.attention_heads = attention_heads
         self.context = context
+        self.steps = steps
         self.heads = tuple(heads)
         self.value_gradient = value_gradient
         self.beta = beta

@@ -27,6 +27,7 @@ from textrl.muon import Muon
 METRICS_FILE = "metrics.jsonl"
 Evaluate = Callable[[TextRLModel], dict[str, float]]
 Export = Callable[[TextRLModel, Path], None]
+Publish = Callable[[], None]
 
 
 def train(
@@ -37,12 +38,14 @@ def train(
     batches: EpisodeBatches,
     evaluate: Evaluate,
     export: Export,
+    publish: Publish,
     output: Path,
 ) -> TrainingState:
     """Train the model and leave it in `output`; goes on from output/state if there is one.
 
     evaluate: plays the model, gives scores (higher is better; the first decides what is best).
-    export: writes the model as a checkpoint folder for people.
+    export: writes the model as a checkpoint folder for people. publish: what is to be done with it
+    after each save but the last.
     """
     optimizers = make_optimizers(model, config)
     state = load_state(output / "state", model, optimizers) or TrainingState(0, -math.inf, 0.0, 0)
@@ -82,7 +85,7 @@ def train(
             model.update_targets(config.target_rate)
             progress.update()
 
-            done = step + 1
+            done = model.config.steps = step + 1
             at_end = done == config.max_steps
             seconds = time.perf_counter() - began
             if at_end or done % config.log_every == 0:
@@ -108,6 +111,8 @@ def train(
                     # In this order: where the last step's state is, its model is as well.
                     export(model, output)
                     save_state(output / "state", model, optimizers, state)
+                    if not at_end:
+                        publish()
                 accelerator.wait_for_everyone()
     return state
 
