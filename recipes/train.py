@@ -28,6 +28,7 @@ from textrl.publish import (
     how_to_go_on,
     open_checkpoint_repo,
     push_checkpoint,
+    saved_report,
 )
 from textrl.task import Task
 from textrl.trainer import train
@@ -95,14 +96,15 @@ def main() -> None:
         batches,
         evaluate=partial(quick_scores, task, config),
         export=lambda model, folder: save_checkpoint(folder, model, task, config),
-        publish=partial(publish_on_the_way, output, model, task, config),
         output=output,
+        publish=partial(publish_on_the_way, output, model, task, config),
     )
     accelerator.print(
         f"{state.step} steps in {state.seconds / 60:.1f} minutes -> {output / WEIGHTS_FILE}"
     )
     if config.push_to_hub and accelerator.is_main_process:
-        evaluate_checkpoint(output, task, model)
+        if saved_report(output) is None:
+            evaluate_checkpoint(output, task, model)
         try:
             print(f"published as {push_checkpoint(output, config.push_to_hub, task, state.step)}")
         except UserError as error:

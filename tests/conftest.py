@@ -12,6 +12,7 @@ from tests.hub_server import HubServer
 HUB = HubServer()
 HF_HOME = tempfile.TemporaryDirectory()
 os.environ |= {"HF_ENDPOINT": HUB.url, "HF_HOME": HF_HOME.name, "HF_HUB_DISABLE_XET": "1"}
+os.environ["HF_UPDATE_DOWNLOAD_COUNTS"] = "0"
 for name in ("HF_TOKEN", "HF_TOKEN_PATH", "HF_HUB_CACHE", "HF_DATASETS_CACHE", "HF_HUB_OFFLINE"):
     os.environ.pop(name, None)
 
@@ -38,6 +39,8 @@ def _own_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test reads or writes the user's caches."""
     monkeypatch.setenv("TEXTRL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf-cache")
+    # It would ask another server of the real Hub.
+    monkeypatch.setattr(datasets.config, "USE_PARQUET_EXPORT", False)
 
 
 @pytest.fixture

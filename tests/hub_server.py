@@ -8,6 +8,7 @@ cut uploads in the middle, to drop commits, to hold an upload until its sender i
 import base64
 import hashlib
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -62,6 +63,16 @@ class Repo:
         raise Refusal(404, f"no revision {revision}", "RevisionNotFound")
 
 
+class Server(ThreadingHTTPServer):
+    """Threads that do not mind when a client hangs up."""
+
+    daemon_threads = True
+
+    def handle_error(self, *about: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(*about)
+
+
 class HubServer:
     """The server and what it holds."""
 
@@ -71,8 +82,7 @@ class HubServer:
         self.log: list[str] = []  # "METHOD /path" of every request
         self.lock = threading.Lock()
         self.be_kind()
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._http.daemon_threads = True
+        self._http = Server(("127.0.0.1", 0), Handler)
         self._http.hub = self  # type: ignore[attr-defined]
         self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
         threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
@@ -222,6 +232,8 @@ class Handler(BaseHTTPRequestHandler):
                 self.send_json(400, {"errors": [{"message": str(refusal)}], "warnings": []})
                 return None
             return {"errors": [], "warnings": []}
+        if path.count("/") < 2:
+            raise Refusal(404, f"no page {path}")
         kind, owner, name, *rest = path.split("/")
         repo = self.repo(kind, f"{owner}/{name}", writes=bool(rest) and rest[0] in WRITES)
         what, revision, folder = (*rest, "", "main")[0], (*rest, "", "")[1], "/".join(rest[2:])

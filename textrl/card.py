@@ -65,7 +65,7 @@ def model_card(
         pipeline_tag="reinforcement-learning",
         tags=["textrl", "offline-rl", config.task, config.algo],
         datasets=[config.data] if is_data_public else None,
-        model_name=name.rsplit("/", 1)[-1],
+        model_name=name.rsplit("/", 1)[-1] if report else None,
         eval_results=_eval_results(config, report) if report else None,
     )
     return f"""---

@@ -28,7 +28,7 @@ from textrl.task import Task
 Optimizers = Sequence[torch.optim.Optimizer]
 STATE_NAMES = "step-" + "[0-9]" * 8
 CARD_FILE, TASK_FILE, WEIGHTS_FILE = "README.md", "task.json", "model.safetensors"
-LOADED_FILES = ("*.json", "*.safetensors")
+LOADED_FILES = ("config.json", TASK_FILE, WEIGHTS_FILE)
 """What of a checkpoint on the Hub is downloaded to load it."""
 
 

@@ -84,14 +84,23 @@ def open_repo(repo: str, kind: Kind, private: bool, marks: Sequence[str]) -> Non
         )
 
 
-def push(folder: Path, repo: str, kind: Kind, patterns: Sequence[str], message: str) -> str:
+def push(
+    folder: Path,
+    repo: str,
+    kind: Kind,
+    patterns: Sequence[str],
+    message: str,
+    without: Sequence[str] = (),
+) -> str:
     """Make the repository's files of these patterns those of the folder; give its address.
 
+    without: files to take for absent, here and there.
     It is one commit: whoever downloads meanwhile gets the old files or the new ones, never some of
     each. What an earlier attempt has sent already is not sent again.
     """
     files = sorted({path for pattern in patterns for path in folder.glob(pattern)})
-    names = [path.relative_to(folder).as_posix() for path in files]
+    names = {path.relative_to(folder).as_posix(): path for path in files}
+    names = {name: path for name, path in names.items() if name not in without}
     with told(f"cannot publish to {repo!r}"):
         api = _api()
         info: Any = api.repo_info(repo, repo_type=kind)
@@ -104,7 +113,7 @@ def push(folder: Path, repo: str, kind: Kind, patterns: Sequence[str], message: 
                     for name in there
                     if name not in names and _fits(name, patterns)
                 ),
-                *map(CommitOperationAdd, names, files),
+                *(CommitOperationAdd(name, path) for name, path in names.items()),
             ],
             commit_message=message,
             repo_type=kind,

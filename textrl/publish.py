@@ -47,9 +47,10 @@ def push_checkpoint(folder: Path, repo: str, task: Task, steps: int) -> str:
     """Write the card anew and push what others need of the folder; give the repo's address."""
     config = load_config(folder / CONFIG_FILE)
     figures = [p.relative_to(folder).as_posix() for f in FIGURES for p in sorted(folder.glob(f))]
-    card = model_card(config, task, steps, repo, saved_report(folder), figures)
-    (folder / CARD_FILE).write_text(card)
-    return push(folder, repo, "model", CHECKPOINT_FILES, f"{task.name}, {steps:,} steps")
+    report = saved_report(folder)
+    (folder / CARD_FILE).write_text(model_card(config, task, steps, repo, report, figures))
+    message, without = f"{task.name}, {steps:,} steps", () if report else (EVALUATION_FILE,)
+    return push(folder, repo, "model", CHECKPOINT_FILES, message, without)
 
 
 def evaluate_checkpoint(folder: Path, task: Task, model: TextRLModel) -> dict[str, Any]:

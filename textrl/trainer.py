@@ -38,14 +38,14 @@ def train(
     batches: EpisodeBatches,
     evaluate: Evaluate,
     export: Export,
-    publish: Publish,
     output: Path,
+    publish: Publish | None = None,
 ) -> TrainingState:
     """Train the model and leave it in `output`; goes on from output/state if there is one.
 
     evaluate: plays the model, gives scores (higher is better; the first decides what is best).
-    export: writes the model as a checkpoint folder for people. publish: what is to be done with it
-    after each save but the last.
+    export: writes the model as a checkpoint folder for people. publish: called after each save but
+    the last, when the folder is as others may see it.
     """
     optimizers = make_optimizers(model, config)
     state = load_state(output / "state", model, optimizers) or TrainingState(0, -math.inf, 0.0, 0)
@@ -111,7 +111,7 @@ def train(
                     # In this order: where the last step's state is, its model is as well.
                     export(model, output)
                     save_state(output / "state", model, optimizers, state)
-                    if not at_end:
+                    if publish is not None and not at_end:
                         publish()
                 accelerator.wait_for_everyone()
     return state
