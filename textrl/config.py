@@ -15,7 +15,10 @@ T = TypeVar("T")
 
 CONFIG_FILE = "training.yaml"
 """The resolved config in a run's folder."""
-FREE_ON_RESUME = ("output", "resume", "save_every", "log_every", "tracker")
+FREE_ON_RESUME = (
+    *("output", "resume", "save_every", "log_every", "tracker"),
+    *("push_to_hub", "private"),
+)
 """Settings that a resumed run may change: none of them touches what is learned."""
 
 
@@ -156,6 +159,11 @@ class TrainConfig:
     tracker: Literal["none", "tensorboard", "trackio", "wandb"] = option(
         "none", "where metrics go besides the run's own JSONL"
     )
+    push_to_hub: str = option(
+        "",
+        "USER/NAME on the Hugging Face Hub to publish the agent as, at every save and at the end",
+    )
+    private: bool = option(False, "make the repository on the Hub one that only you can see")
 
     def __post_init__(self) -> None:
         for whole, part in (("width", "attention_heads"), ("batch_size", "accumulation")):

@@ -38,6 +38,7 @@ class TextRLConfig(PreTrainedConfig):
         context: int = 64,
         representation_hidden: int = 0,
         representation_bound: float = 0.0,
+        steps: int = 0,
         heads: tuple[str, ...] = ("policy", "q", "v", "world"),
         q_heads: int = 2,
         value_gradient: float = 1.0,
@@ -45,7 +46,9 @@ class TextRLConfig(PreTrainedConfig):
         beta: float = 1.0,
         **others: Any,
     ) -> None:
-        """heads: which of policy, q (and its targets), v, world and inverse the network has.
+        """steps: how long it has been trained.
+
+        heads: which of policy, q (and its targets), v, world and inverse the network has.
 
         world: the model of the environment and the slow copy of the encoder that the bisimulation
         loss needs; inverse: guesses the action between two histories.
@@ -68,6 +71,7 @@ class TextRLConfig(PreTrainedConfig):
         self.context = context
         self.representation_hidden = representation_hidden
         self.representation_bound = representation_bound
+        self.steps = steps
         self.heads = tuple(heads)
         self.q_heads = q_heads
         self.value_gradient = value_gradient

@@ -30,6 +30,7 @@ METRICS_FILE = "metrics.jsonl"
 SHOWN = ("total", "policy", "q", "v", "conservative", "mean_q", "bisimulation", "tokens_per_second")
 Evaluate = Callable[[TextRLModel], dict[str, float]]
 Export = Callable[[TextRLModel, Path], None]
+Publish = Callable[[], None]
 
 
 def train(
@@ -41,11 +42,13 @@ def train(
     evaluate: Evaluate,
     export: Export,
     output: Path,
+    publish: Publish | None = None,
 ) -> TrainingState:
     """Train the model and leave it in `output`; goes on from output/state if there is one.
 
     evaluate: plays the model, gives scores (higher is better; the first decides what is best).
-    export: writes the model as a checkpoint folder for people.
+    export: writes the model as a checkpoint folder for people. publish: called after each save but
+    the last, when the folder is as others may see it.
     """
     optimizers = make_optimizers(model, config)
     state = load_state(output / "state", model, optimizers) or TrainingState(0, -math.inf, 0.0, 0)
@@ -102,7 +105,7 @@ def train(
             model.update_targets(config.target_rate)
             progress.update()
 
-            done = step + 1
+            done = model.config.steps = step + 1
             at_end = done == config.max_steps
             seconds = time.perf_counter() - began
             if at_end or done % config.log_every == 0:
@@ -137,6 +140,8 @@ def train(
                     # In this order: where the last step's state is, its model is as well.
                     export(model, output)
                     save_state(output / "state", model, optimizers, state)
+                    if publish is not None and not at_end:
+                        publish()
                 accelerator.wait_for_everyone()
     return state
 
