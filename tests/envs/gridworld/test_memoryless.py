@@ -54,7 +54,7 @@ def test_the_default_map_punishes_forgetting() -> None:
     policy = best_memoryless(rules)
     np.testing.assert_allclose(policy.sum(axis=1), 1)
     score = evaluate(rules, policy).score
-    assert score == pytest.approx(0.91136, abs=2e-5)
+    assert score == pytest.approx(0.8707, abs=5e-5)
     assert score < optimal_plan(rules).score - 0.05
     assert (best_memoryless(rules) == policy).all()
 
@@ -64,5 +64,15 @@ def test_drawing_lots_helps_who_cannot_remember() -> None:
     chancy = best_memoryless(rules)
     fixed = climb_corners(rules, chancy.argmax(axis=1), 80)
     assert set(np.unique(fixed)) == {0, 1}
-    assert evaluate(rules, fixed).score == pytest.approx(0.91063, abs=1e-5)
-    assert evaluate(rules, chancy).score > evaluate(rules, fixed).score + 5e-4
+    assert evaluate(rules, fixed).score == pytest.approx(0.698938, abs=1e-6)
+    assert evaluate(rules, chancy).score > evaluate(rules, fixed).score + 0.1
+
+
+def test_a_large_map_takes_few_gradients_and_stays_a_policy() -> None:
+    rows = ["." * 40 for _ in range(30)]
+    rows[0] = "U" + "." * 17 + "dSr" + "." * 18 + "F"
+    rules = Rules(Layout.parse("\n".join(rows), "large"))
+    policy = best_memoryless(rules)
+    np.testing.assert_allclose(policy.sum(axis=1), 1)
+    # Nothing is hidden from who goes on in the direction of the switch: far from any tie.
+    assert evaluate(rules, policy).score > 0.9 * optimal_plan(rules).score > 0.5
