@@ -48,9 +48,11 @@ def paired_difference(
     return Estimate.of(difference)
 
 
-# Student's t: the 97.5% quantile by degrees of freedom, from 1 on; beyond the end it is near normal.
-STUDENT_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179)
-STUDENT_95 += (2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064)
+# Student's t: the 97.5% quantile by degrees of freedom, from 1 on; beyond the end nearly normal.
+STUDENT_95 = (
+    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179),
+    *(2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064),
+)
 
 
 def over_seeds(means: Sequence[float]) -> dict[str, Any]:

@@ -67,8 +67,8 @@ class GridworldTask:
             f"A gridworld of {self.rules.layout.height} x {self.rules.layout.width} cells with"
             " walls and lava. Which of two goals is live depends on the switch that was stepped on"
             " first, and the agent sees nothing but its own cell: it has to remember where it has"
-            f" been. {self.rules.slip:.0%} of all moves go in another direction than told. The score"
-            f" is 1 for reaching the live goal within {self.rules.horizon} steps and 0 otherwise."
+            f" been. {self.rules.slip:.0%} of all moves go in another direction than told. The"
+            f" score is 1 for reaching the live goal within {self.rules.horizon} steps and 0 otherwise."
         )
 
     def settings(self) -> dict[str, Any]:

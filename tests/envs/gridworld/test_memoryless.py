@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from envs.gridworld.layout import Layout
+from envs.gridworld.layout import LEFT, RIGHT, Layout
 from envs.gridworld.memoryless import (
     best_memoryless,
     climb,
@@ -36,6 +36,14 @@ def test_climbing_never_goes_down(tiny: Layout) -> None:
     assert scores == sorted(scores)
     assert scores[-1] > 2 * scores[0]
     np.testing.assert_allclose(climb(rules, policy, 12).sum(axis=1), 1)
+
+
+def test_a_policy_that_never_draws_stays_as_it_is(corridor: Layout) -> None:
+    rules = Rules(corridor, horizon=5)
+    walks_off = np.eye(5)[[LEFT, LEFT, RIGHT, LEFT, LEFT]]
+    _, gradient = score_and_gradient(rules, walks_off)
+    assert gradient[3, RIGHT] > gradient[3, LEFT] > 0  # a better action that has no chance
+    np.testing.assert_array_equal(climb(rules, walks_off, 60), walks_off)
 
 
 def test_nothing_that_never_draws_is_better_on_a_small_map(corridor: Layout) -> None:
