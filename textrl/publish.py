@@ -96,4 +96,4 @@ def push_dataset(folder: Path, repo: str, task: Task) -> str:
 def how_to_go_on(folder: Path, repo: str) -> str:
     """What to tell a user whose push failed."""
     command = f"python recipes/push.py {shlex.quote(str(folder))} {repo}"
-    return f"all is safe in {folder}, and `{command}` goes on"
+    return f"all is safe in {folder}, and `{command}` goes on where this stopped"
