@@ -68,7 +68,7 @@ class GridworldTask:
             " walls and lava. Which of two goals is live depends on the switch that was stepped on"
             " first, and the agent sees nothing but its own cell: it has to remember where it has"
             f" been. {self.rules.slip:.0%} of all moves go in another direction than told. The"
-            f" score is 1 for reaching the live goal within {self.rules.horizon} steps and 0 otherwise."
+            f" score is 1 for reaching the live goal within {self.rules.horizon} steps, else 0."
         )
 
     def settings(self) -> dict[str, Any]:
