@@ -1,7 +1,7 @@
 """Representations learn the metric that a small, fully observed world has exactly."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -38,6 +38,8 @@ CONFIG = TrainConfig(
     warmup_steps=20,
     target_rate=0.05,
     bisim=0.5,
+    # Apart from the encoder, the models cannot tell states that it has merged by mistake.
+    bisim_fit=1.0,
     evaluate_every=10_000,
     save_every=10_000,
     threads=1,
@@ -127,25 +129,7 @@ def test_distances_become_the_on_policy_metric(make_rows: MakeRows, tmp_path: Pa
     learned = learned_distances(model, world)
     apart = np.abs(world.follows[:, None] - world.follows[None]).sum(-1)
     exact = between(world.rewards) + apart
-    print(learned.round(2), exact.round(2))
     assert agreement(learned, exact) >= 0.95
-
-
-def test_distances_between_gaussians_become_the_fixed_point(
-    make_rows: MakeRows, tmp_path: Path
-) -> None:
-    rng = np.random.default_rng(1)
-    follows = rng.integers(STATES, size=STATES)
-    world = World(
-        actions=rng.integers(2, size=STATES),
-        rewards=rng.random(STATES).round(2),
-        follows=np.eye(STATES)[follows],
-    )
-    config = replace(CONFIG, bisim_discount=0.9)
-    model = trained(world, config, 0, make_rows, tmp_path)
-    learned = learned_distances(model, world)
-    exact = np.zeros((STATES, STATES))
-    for _ in range(300):  # 0.9 ** 300 is nothing
-        exact = between(world.rewards) + 0.9 * exact[follows][:, follows]
-    print(learned.round(2), exact.round(2))
-    assert agreement(learned, exact) >= 0.95
+    # Which way led to a state does not matter: it was 0.05 of 1.5 when this was written.
+    between_states = learned[np.triu_indices(STATES, k=1)].mean()
+    assert np.diag(learned).mean() < 0.15 * between_states
