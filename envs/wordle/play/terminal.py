@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from envs.wordle.game import BLACK, GREEN, WORD_LENGTH, YELLOW, pattern_of
-from envs.wordle.play import views
+from envs.wordle.play import phrases, views
 from envs.wordle.play.duel import (
     Duel,
     begin_race,
@@ -106,11 +106,11 @@ def race(table: Table) -> bool:
         elif key == "enter":
             try:
                 duel = table.opponent.move(your_guess(duel, entry))
-                entry, page, message = "", 0, views.after_guess(duel)
+                entry, page, message = "", 0, phrases.after_guess(duel)
             except UserError as error:
                 message = str(error)
             if duel.is_over:
-                message = views.race_result(duel) + table.count(duel)
+                message = phrases.race_result(duel) + table.count(duel)
         else:
             entry = typed(entry, key)
             message = ""
@@ -171,7 +171,7 @@ def by_colours(table: Table, duel: Duel) -> bool:
             elif key == "escape" and (is_leaving or duel.is_over or not duel.models):
                 return False
             elif key == "enter" and is_asked_word and entry:
-                message, entry = views.judge_word(duel, entry), ""
+                message, entry = phrases.judge_word(duel, entry), ""
             elif key == "enter" and duel.is_over:
                 return True
             elif key == "enter" and len(colours) == WORD_LENGTH:

@@ -2,18 +2,16 @@
 
 from collections.abc import Sequence
 
-from envs.wordle.game import MAX_GUESSES, WORD_LENGTH, colours_of, encode_words, score
+from envs.wordle.game import WORD_LENGTH
 from envs.wordle.play.duel import (
     Duel,
     Rows,
     best_colours,
     fitting,
-    is_over,
     is_won,
-    other_words,
-    wrong_rows,
 )
 from envs.wordle.play.opponent import Opponent
+from envs.wordle.play.phrases import alone_result, stuck
 from envs.wordle.play.record import Record
 from envs.wordle.play.screen import (
     LEFT_COLUMNS,
@@ -29,7 +27,6 @@ from envs.wordle.play.screen import (
     tiles,
     wrap,
 )
-from textrl.errors import UserError
 
 MENU = (
     ("r", "race", "you and the model guess the same word"),
@@ -124,10 +121,10 @@ def by_colours(
         given = " ".join(f"{''.join('byg'[colour] for colour in colours):_<{WORD_LENGTH}}")
         prompt = f"It says {said.upper()}: {given}   (g green, y yellow, b black; then Enter)"
     elif is_won(duel.models):
-        prompt = f"It found {duel.models[-1].word.upper()} in {len(duel.models)}."
+        prompt = alone_result(duel)
         keys = "Enter again   Backspace take back   Esc menu"
     else:
-        prompt = stuck(duel) if duel.is_stuck else "You have stumped it!"
+        prompt = stuck(duel) if duel.is_stuck else alone_result(duel)
         prompt += f" What was your word? {entry.upper():_<{WORD_LENGTH}}"
         keys = "Enter check   Backspace take back the last colours   Esc menu"
         if duel.is_over:
@@ -209,60 +206,3 @@ def thought_pages(duel: Duel, look: Look) -> list[list[str]]:
 def score_of(record: Record) -> str:
     """The races so far."""
     return f"races: you {record.won}, model {record.lost}, drawn {record.drawn}"
-
-
-def after_guess(duel: Duel) -> str:
-    """Between guesses of a race: what may be told of the model."""
-    if is_over(duel.yours) or not is_over(duel.models):
-        return ""
-    return "The model has finished. Take your time."
-
-
-def race_result(duel: Duel) -> str:
-    """Who won the race."""
-    answer = str(duel.answer).upper()
-    you = f"you took {len(duel.yours)}" if is_won(duel.yours) else "you did not find it"
-    model = f"the model {len(duel.models)}" if is_won(duel.models) else "the model did not"
-    if not is_won(duel.yours) and is_won(duel.models):
-        model = f"the model took {len(duel.models)}"
-    if is_won(duel.yours) and not is_won(duel.models):
-        model = "the model did not find it"
-    verdict = {"you": "You win!", "model": "The model wins.", "nobody": "A draw."}[duel.winner]
-    return f"{verdict} The word was {answer}: {you}, {model}."
-
-
-def alone_result(duel: Duel) -> str:
-    """How the model did alone."""
-    answer = str(duel.answer).upper()
-    if is_won(duel.models):
-        return f"It found {answer} in {len(duel.models)}."
-    stumped = " You have stumped it!" if duel.mode == "stump" else ""
-    return f"It did not find {answer} in {MAX_GUESSES} guesses.{stumped}"
-
-
-def stuck(duel: Duel) -> str:
-    """Why no word fits."""
-    others = other_words(duel)
-    if others:
-        examples = ", ".join(word.upper() for word in others[:3])
-        return f"None of its words fits these colours ({examples} would, but it does not know it)."
-    return "No word at all fits these colours: one of them must be wrong."
-
-
-def judge_word(duel: Duel, word: str) -> str:
-    """Whether the colours were right for the word that the person had in mind."""
-    try:
-        wrong = wrong_rows(duel.models, word)
-    except UserError as error:
-        return str(error)
-    if wrong:
-        guess = duel.models[wrong[0]].word
-        right = colours_of(score(encode_words([guess])[0], encode_words([word])[0]))
-        spelled = " ".join("byg"[colour] for colour in right)
-        return (
-            f"For {word.upper()} the colours of guess {wrong[0] + 1}, {guess.upper()}, should have"
-            f" been {spelled}. Backspace takes colours back."
-        )
-    if word not in duel.words.guesses:
-        return f"Your colours were right, but {word.upper()} is none of the words that it knows."
-    return f"Your colours were right: {word.upper()} was too hard for it. Well done!"
