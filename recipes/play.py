@@ -1,6 +1,7 @@
 """Play Wordle against a trained agent: load -> terminal, web page, or a folder for a Space."""
 
 import os
+import socket
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -36,9 +37,9 @@ def main() -> None:
     options = parser.parse_args()
     if (options.web or options.space) and find_spec("gradio") is None:
         raise UserError("the page needs gradio: pip install 'textrl[play]'")
-    if not 0 <= options.port <= 65535:
-        raise UserError(f"--port must be from 0 to 65535, not {options.port}")
-    if not (options.web or options.space):
+    if options.web:
+        check_address(options.host, options.port)
+    elif not options.space:
         check_terminal()
 
     transformers.utils.logging.disable_progress_bar()
@@ -55,6 +56,21 @@ def main() -> None:
         serve(opponent, options.host, options.port)
     else:
         play_here(opponent, options.seed)
+
+
+def check_address(host: str, port: int) -> None:
+    """Refuse a port that is taken and a host that is not ours, before anything is loaded."""
+    if not 1 <= port <= 65535:
+        raise UserError(f"--port must be from 1 to 65535, not {port}")
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            why = error.strerror or error
+            raise UserError(
+                f"cannot listen on {host}:{port} ({why}): choose another --port or --host"
+            ) from error
 
 
 def check_terminal() -> None:

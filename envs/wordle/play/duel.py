@@ -9,7 +9,6 @@ A move that the rules do not allow raises UserError and changes nothing.
 """
 
 import difflib
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
@@ -147,10 +146,11 @@ def known_to_model(words: WordList, word: str) -> str:
     """The word as the list spells it; the model can say no other."""
     word = _five_letters(word)
     if word not in words.guesses:
-        count = len(words.guesses)
+        near = difflib.get_close_matches(word, words.guesses, n=1, cutoff=0.6)
+        hint = f": did you mean {near[0].upper()}?" if near else ""
         raise UserError(
-            f"{word.upper()} is not one of the {count:,} words that the model knows"
-            f"{_suggestion(word, words.guesses)}"
+            f"{word.upper()} is not one of the {len(words.guesses):,} words that the model knows"
+            f"{hint}"
         )
     return word
 
@@ -160,9 +160,8 @@ def your_guess(duel: Duel, word: str) -> Duel:
     if duel.mode != "race" or is_over(duel.yours) or duel.is_models_turn:
         raise UserError("it is not your turn to guess")
     word = _five_letters(word)
-    known = dictionary(duel.words)
-    if word not in known:
-        raise UserError(f"{word.upper()} is not in the dictionary{_suggestion(word, known)}")
+    if word not in dictionary(duel.words):
+        raise UserError(f"{word.upper()} is not in the dictionary")
     if word in [row.word for row in duel.yours]:
         raise UserError(f"you have guessed {word.upper()} already")
     assert duel.answer is not None
@@ -277,8 +276,3 @@ def _five_letters(word: str) -> str:
         shown = word[:20].upper()
         raise UserError(f"a word has {WORD_LENGTH} letters from A to Z, not {shown!r}")
     return word
-
-
-def _suggestion(word: str, known: Sequence[str] | frozenset[str]) -> str:
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    return f": did you mean {near[0].upper()}?" if near else ""

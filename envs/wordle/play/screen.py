@@ -26,7 +26,7 @@ MANY_COLOURS = {
 LEAST_COLUMNS, LEAST_ROWS = 32, 16
 LEFT_COLUMNS = 37  # the board, how many words are left, and the keyboard
 TWO_COLUMNS = 76  # from here on the panel has room beside the board
-TALL = 22  # from here on there is an empty line between the board's rows
+TALL = 24  # from here on there is an empty line between the board's rows
 
 _ESCAPES = re.compile(r"\033\[[0-9;]*m")
 
@@ -87,7 +87,7 @@ def compose(view: View, look: Look) -> list[str]:
         return wrap(too_small, look.columns)[: look.rows]
     inner = look.columns - 2
     gap = inner - width(view.title) - width(view.score)
-    title = bold(view.title) + (" " * gap + view.score if gap >= 2 else "")
+    title = bold(clip(view.title, inner)) + (" " * gap + view.score if gap >= 2 else "")
     message = wrap(view.message, inner)[: 3 if look.rows >= TALL else 2]
     keys = wrap(view.keys, inner)[:1]
     room = look.rows - 3 - len(message) - len(keys)

@@ -69,6 +69,8 @@ class Table:
 
     def count(self, duel: Duel) -> str:
         """Keep a finished game; what to say if the disk does not let us."""
+        if duel.mode == "watch":
+            return ""
         try:
             self.record = add_game(self.record_path, self.opponent.identity, duel)
         except (OSError, UserError) as error:

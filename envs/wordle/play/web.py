@@ -1,7 +1,6 @@
 """The game as a page: gradio's server with a page of our own, and nothing on it from elsewhere."""
 
 import os
-import socket
 import threading
 from pathlib import Path
 from typing import Annotated, Any
@@ -159,7 +158,6 @@ class Gate:
 
 def serve(opponent: Opponent, host: str, port: int) -> None:
     """Serve the page until Ctrl-C."""
-    check_port(host, port)
     app = make_app(opponent)
     _, url, _ = app.launch(
         server_name=host,
@@ -177,16 +175,3 @@ def serve(opponent: Opponent, host: str, port: int) -> None:
         print()
     finally:
         app.get_blocks().close(verbose=False)
-
-
-def check_port(host: str, port: int) -> None:
-    """Refuse a port that is taken and a host that is not ours."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            raise UserError(
-                f"cannot listen on {host}:{port} ({error.strerror}): choose another --port"
-            ) from error
