@@ -3,6 +3,11 @@
 import gymnasium
 
 gymnasium.register(
+    id="textrl/SwitchGrid-v0",
+    entry_point="envs.gridworld.env:SwitchGridEnv",
+    vector_entry_point="envs.gridworld.env:SwitchGridVectorEnv",
+)
+gymnasium.register(
     id="textrl/Wordle-v0",
     entry_point="envs.wordle.env:WordleEnv",
     vector_entry_point="envs.wordle.env:WordleVectorEnv",

@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
+from envs.gridworld.task import GridworldTask
 from envs.wordle.task import WordleTask
 from textrl.config import TrainConfig
 from textrl.errors import UserError, unknown
 from textrl.task import Task
 
-TASKS = {"wordle": WordleTask}
+TASKS: dict[str, Any] = {"gridworld": GridworldTask, "wordle": WordleTask}
 
 
 def make_task(config: TrainConfig) -> Task:

@@ -7,9 +7,14 @@ from envs.wordle.task import WordleTask
 from textrl.config import TrainConfig, make_parser
 from textrl.dataset import returns_by_behaviour
 from textrl.errors import UserError, run_recipe
-from textrl.report import dataset_table
+from textrl.publish import COLLECTION_FILE, how_to_go_on, open_dataset_repo, push_dataset
+from textrl.report import dataset_table, write_json
 
 EXAMPLE = "python recipes/collect.py --task wordle --episodes 1000000 --output data/wordle-1m"
+TWEETS_HOW = (
+    "Games that people shared on Twitter: the colours are theirs, the letters were drawn, row by"
+    " row, from the words that give those colours."
+)
 
 
 def main() -> None:
@@ -30,6 +35,12 @@ def main() -> None:
     parser.add_argument(
         "--tweets", metavar="CSV", help="wordle: read games that people shared instead"
     )
+    parser.add_argument(
+        "--push-to-hub", default="", metavar="USER/NAME", help="publish it on the Hugging Face Hub"
+    )
+    parser.add_argument(
+        "--private", action="store_true", help="make the repository one that only you can see"
+    )
     options = parser.parse_args()
     for name, least in (("episodes", 1), ("workers", 1), ("seed", 0)):
         value = getattr(options, name)
@@ -38,19 +49,29 @@ def main() -> None:
 
     task = make_task(TrainConfig(task=options.task, words=options.words))
     folder = Path(options.output)
+    if options.push_to_hub:
+        open_dataset_repo(options.push_to_hub, options.private)
     if options.tweets:
+        how = TWEETS_HOW
         if not isinstance(task, WordleTask):
             raise UserError("--tweets holds games of wordle: choose --task wordle")
         rows = task.collect_tweets(Path(options.tweets), options.seed, folder, options.workers)
     else:
+        how = f"Simulated by the players that the task brings along, seed {options.seed}."
         rows = task.collect(options.episodes, options.seed, folder, options.workers)
 
+    write_json(folder / COLLECTION_FILE, {"how": how})
     returns = returns_by_behaviour(rows)
     print(dataset_table(returns))
     print(task.describe_data(returns))
     print(
         f"{len(rows):,} episodes in {folder}: recipes/train.py --task {task.name} --data {folder}"
     )
+    if options.push_to_hub:
+        try:
+            print(f"published as {push_dataset(folder, options.push_to_hub, task)}")
+        except UserError as error:
+            raise UserError(f"{error}; {how_to_go_on(folder, options.push_to_hub)}") from error
 
 
 if __name__ == "__main__":

@@ -1,23 +1,19 @@
 """Judge a checkpoint: load -> play -> compare -> report."""
 
-import time
 from pathlib import Path
 from typing import Any
 
 import transformers
 
 from envs.tasks import task_of_checkpoint
-from textrl.checkpoint import describe_task, load_model
+from textrl.checkpoint import checkpoint_folder, describe_task, load_model, weights_digest
 from textrl.config import make_parser
 from textrl.errors import UserError, run_recipe
-from textrl.evaluation import Result, evaluate
-from textrl.model import TextRLModel
-from textrl.policy import Decoding
+from textrl.evaluation import Result, judge, play_both
 from textrl.report import paired_difference, score_table, write_json
 from textrl.task import Task
 
 EXAMPLE = "python recipes/evaluate.py runs/wordle --beta 8 --json evaluation.json"
-SAMPLED_ROUNDS = 4  # a sample differs from game to game, so each episode is played this often
 
 
 def main() -> None:
@@ -41,43 +37,26 @@ def main() -> None:
     model, saved = load_model(options.checkpoint)
     task = task_of_checkpoint(saved)
     episodes = options.episodes or task.full_evaluation()
-    results, seconds = play_both(task, model, episodes, options.beta, options.seed)
-    references = task.references(options.seed)
+    judgement = judge(task, model, episodes, options.beta, options.seed)
+    results = judgement.results
 
     print(
         f"{options.checkpoint}: {task.name}, {episodes} episodes, beta {results[0].decoding.beta:g}"
     )
     scores = {f"agent, {result.decoding.name}": result.estimate for result in results}
-    print(score_table(scores, references))
+    print(score_table(scores, judgement.references))
     for result in results:
         print(f"\n{result.decoding.name}: {task.describe(result.metrics)}")
     report = {
         "task": task.name,
         "checkpoint": options.checkpoint,
-        "beta": results[0].decoding.beta,
-        "seed": options.seed,
-        **results[0].to_json(),  # greedy is the headline
-        "decoding": results[0].decoding.name,
-        "decodings": {result.decoding.name: result.to_json() for result in results},
-        "references": {name: reference.mean for name, reference in references.items()},
-        "references_stderr": {name: reference.stderr for name, reference in references.items()},
-        "games_per_second": sum(len(result.scores) for result in results) / seconds,
+        **judgement.to_json(),
+        "weights": weights_digest(checkpoint_folder(options.checkpoint)),
     }
     if options.against:
         report["against"] = compare(options.against, task, results, episodes, options.seed)
     if options.json:
         write_json(Path(options.json), report)
-
-
-def play_both(
-    task: Task, model: TextRLModel, episodes: int, beta: float | None, seed: int
-) -> tuple[list[Result], float]:
-    """Results of greedy and of sampled play, and the seconds they took."""
-    beta = model.config.beta if beta is None else beta
-    began = time.perf_counter()
-    greedy = evaluate(task, model, Decoding(beta, sample=False), episodes, seed)
-    sampled = evaluate(task, model, Decoding(beta, sample=True), episodes * SAMPLED_ROUNDS, seed)
-    return [greedy, sampled], time.perf_counter() - began
 
 
 def compare(
@@ -89,7 +68,7 @@ def compare(
         raise UserError(f"{other!r} plays another task or word list: the two cannot be compared")
     found = {}
     print(f"\nbetter than {other} by")
-    for ours, theirs in zip(results, play_both(task, model, episodes, None, seed)[0], strict=True):
+    for ours, theirs in zip(results, play_both(task, model, episodes, None, seed), strict=True):
         difference = paired_difference(ours.scores, theirs.scores, episodes)
         low, high = difference.interval
         print(f"  {ours.decoding.name}: {difference.mean:+.3f} (95%: {low:+.3f} to {high:+.3f})")

@@ -1,6 +1,7 @@
 """Train an agent: parse -> task -> data -> model -> train -> report."""
 
 import os
+import sys
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -8,18 +9,28 @@ from pathlib import Path
 import torch
 import transformers
 from accelerate import Accelerator
-from accelerate.utils import set_seed
+from accelerate.utils import DistributedDataParallelKwargs, set_seed
+from tqdm import tqdm
 
 from envs.tasks import make_task
-from textrl.algorithms import ALGORITHMS
+from textrl.algorithms import ALGORITHMS, make_bisimulation
 from textrl.batches import EpisodeBatches
-from textrl.checkpoint import WEIGHTS_FILE, check_same_task, save_checkpoint
+from textrl.checkpoint import TASK_FILE, WEIGHTS_FILE, check_same_task, save_checkpoint
 from textrl.checks import check_episodes
 from textrl.config import CONFIG_FILE, TrainConfig, output_folder, parse_config, save_config
 from textrl.dataset import best_episodes, load_episodes
 from textrl.errors import UserError, run_recipe
 from textrl.evaluation import quick_scores
+from textrl.hub import fetch
 from textrl.model import TextRLModel, config_for
+from textrl.publish import (
+    evaluate_checkpoint,
+    how_to_go_on,
+    open_checkpoint_repo,
+    push_checkpoint,
+    saved_report,
+)
+from textrl.task import Task
 from textrl.trainer import train
 
 PRESETS = Path(__file__).parent / "configs"
@@ -35,8 +46,11 @@ def main() -> None:
     if config.tracker != "none" and find_spec(config.tracker) is None:
         name = config.tracker
         raise UserError(f"--tracker {name} needs its package: pip install 'textrl[{name}]'")
+    # Where the bisimulation loss is only measured, most steps leave its models out.
+    measures_only = not make_bisimulation(config).is_trained
     accelerator = Accelerator(
         cpu=not torch.accelerator.is_available(),
+        kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=measures_only)],
         log_with=None if config.tracker == "none" else config.tracker,
         project_dir=str(output),
     )
@@ -45,13 +59,15 @@ def main() -> None:
     torch.set_num_threads(config.threads or max(1, (cores or 1) // accelerator.num_processes))
     if accelerator.is_main_process:
         refuse_taken(output, config.resume)
+        if config.push_to_hub:
+            open_checkpoint_repo(config.push_to_hub, config.private)
 
     task = make_task(config)
     algorithm = ALGORITHMS[config.algo]
     with accelerator.main_process_first():
         if config.data:
-            check_same_task(Path(config.data), task)
             rows = load_episodes(config.data)
+            check_same_task(fetch(config.data, "dataset", [TASK_FILE]), task)
         else:
             rows = task.default_dataset(config.episodes, DATA_SEED)
         check_episodes(rows, task.language, config.context, task.observation_classes)
@@ -68,7 +84,7 @@ def main() -> None:
     )
 
     set_seed(config.seed)
-    model = TextRLModel(config_for(task, config, algorithm.heads))
+    model = TextRLModel(config_for(task, config, algorithm.heads, algorithm.q_heads))
     if accelerator.is_main_process:
         output.mkdir(parents=True, exist_ok=True)
         save_config(config, output / CONFIG_FILE)
@@ -84,10 +100,27 @@ def main() -> None:
         evaluate=partial(quick_scores, task, config),
         export=lambda model, folder: save_checkpoint(folder, model, task, config),
         output=output,
+        publish=partial(publish_on_the_way, output, model, task, config),
     )
     accelerator.print(
         f"{state.step} steps in {state.seconds / 60:.1f} minutes -> {output / WEIGHTS_FILE}"
     )
+    if config.push_to_hub and accelerator.is_main_process:
+        if saved_report(output) is None:
+            evaluate_checkpoint(output, task, model)
+        try:
+            print(f"published as {push_checkpoint(output, config.push_to_hub, task, state.step)}")
+        except UserError as error:
+            raise UserError(f"{error}; {how_to_go_on(output, config.push_to_hub)}") from error
+
+
+def publish_on_the_way(output: Path, model: TextRLModel, task: Task, config: TrainConfig) -> None:
+    """Push what was just saved, if that is wanted; the run waits for it, but outlives a failure."""
+    if config.push_to_hub:
+        try:
+            push_checkpoint(output, config.push_to_hub, task, model.config.steps)
+        except UserError as error:
+            tqdm.write(f"warning: {error}; training goes on", file=sys.stderr)
 
 
 def refuse_taken(output: Path, resume: bool) -> None:

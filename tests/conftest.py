@@ -1,8 +1,22 @@
 """What many tests share: a small language with episodes in it, a small Wordle, a small model."""
 
+import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.hub_server import HubServer
+
+# The Hub's client reads these once, when it is imported: no test talks to the real Hub, nor reads
+# or writes the user's token and downloads.
+HUB = HubServer()
+HF_HOME = tempfile.TemporaryDirectory()
+os.environ |= {"HF_ENDPOINT": HUB.url, "HF_HOME": HF_HOME.name, "HF_HUB_DISABLE_XET": "1"}
+os.environ["HF_UPDATE_DOWNLOAD_COUNTS"] = "0"
+for name in ("HF_TOKEN", "HF_TOKEN_PATH", "HF_HUB_CACHE", "HF_DATASETS_CACHE", "HF_HUB_OFFLINE"):
+    os.environ.pop(name, None)
+
+# ruff: noqa: E402
 import datasets
 import numpy as np
 import pytest
@@ -25,6 +39,15 @@ def _own_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test reads or writes the user's caches."""
     monkeypatch.setenv("TEXTRL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf-cache")
+    # It would ask another server of the real Hub.
+    monkeypatch.setattr(datasets.config, "USE_PARQUET_EXPORT", False)
+
+
+@pytest.fixture
+def hub() -> HubServer:
+    """The Hub that the client in this process and in recipes talks to."""
+    HUB.be_kind()
+    return HUB
 
 
 @pytest.fixture
@@ -88,7 +111,7 @@ def wordle(words: WordList) -> WordleTask:
 
 @pytest.fixture
 def make_model() -> Callable[..., TextRLModel]:
-    """A model of 2 layers x 16 that minds its history, with targets off the online heads."""
+    """A model of 2 layers x 16 that minds its history, with targets off what they follow."""
 
     def make(
         language: Language, seed: int = 0, moved: bool = True, **changes: object
@@ -106,10 +129,11 @@ def make_model() -> Callable[..., TextRLModel]:
         model = TextRLModel(TextRLConfig(**{**shape, **changes}))
         with torch.no_grad():
             for parameter in model.backbone.parameters():
-                if parameter.ndim == 2:
+                if parameter.ndim == 2 and model.config.backbone == "gpt2":
                     parameter.mul_(8)  # as new, it hardly looks back
-            if moved and "q" in model.config.heads:
-                for parameter in model.target_q.parameters():
+            model.update_targets(1.0)
+            for name, parameter in model.named_parameters():
+                if moved and name.startswith("target_"):
                     parameter.add_(0.2 * torch.randn_like(parameter))
         return model.train(False)
 

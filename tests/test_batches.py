@@ -41,7 +41,7 @@ def same(one: Batch, other: Batch) -> bool:
 def slow_collate(episodes: list[Episode], language: Language) -> dict[str, list[list[object]]]:
     """What each episode contributes, token by token and without padding."""
     columns: dict[str, list[list[object]]] = {
-        f.name: [] for f in fields(Batch) if f.name != "action_count"
+        f.name: [] for f in fields(Batch) if not f.name.endswith("_count")
     }
     for episode in episodes:
         history = list(episode.prompt)
@@ -95,6 +95,7 @@ def test_collate_against_a_loop(
                     assert set(row[len(column) :]) <= {fill.get(name, 0)}, name
         assert batch.legal.any(-1).all()  # also on padding: nothing to turn into NaN there
         assert batch.action_count == sum(map(len, expected["actions"]))
+        assert batch.completed_count == sum(map(sum, expected["ends_action"]))
 
 
 def test_collate_by_hand(language: Language) -> None:
@@ -120,7 +121,7 @@ def test_collate_by_hand(language: Language) -> None:
     start, after_a, after_b = [1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 0, 1]
     assert batch.legal[0, :3].int().tolist() == [start, after_b, start]
     assert batch.legal[1, :4].int().tolist() == [start, after_a, start, after_b]
-    assert batch.action_count == 6
+    assert (batch.action_count, batch.completed_count) == (6, 3)
 
 
 @pytest.mark.parametrize("count", [40, 43])
@@ -201,6 +202,8 @@ def test_the_parts_of_a_step_are_the_whole(
         assert sorted(n for part in parts for n in numbers(part)) == sorted(numbers(one))
         assert {part.action_count for part in parts} == {one.action_count}
         assert one.action_count == sum(int(part.is_action.sum()) for part in parts)
+        assert {part.completed_count for part in parts} == {one.completed_count}
+        assert one.completed_count == sum(int(part.ends_action.sum()) for part in parts)
 
 
 def test_only_kept_rows_are_read(
@@ -250,6 +253,6 @@ def test_what_cannot_be_batched(
 def test_a_batch_moves_as_a_whole(language: Language, random_episodes: MakeEpisodes) -> None:
     rows = Rows.from_table(episodes_to_table(random_episodes(3)))
     moved = collate(rows, np.arange(3), language).to(torch.device("meta"))
-    tensors = [getattr(moved, f.name) for f in fields(Batch) if f.name != "action_count"]
+    tensors = [getattr(moved, f.name) for f in fields(Batch) if not f.name.endswith("_count")]
     assert {tensor.device.type for tensor in tensors} == {"meta"}
     assert moved.action_count == int(np.sum(rows.is_action))

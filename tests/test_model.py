@@ -58,14 +58,19 @@ def test_loaded_targets_are_still_frozen(
     assert ours == theirs
 
 
-@pytest.mark.parametrize("heads", [("policy",), ("policy", "q", "v"), ("q",)])
+@pytest.mark.parametrize(
+    "heads", [("policy",), ("policy", "q", "v"), ("q",), ("q", "world"), ("policy", "inverse")]
+)
 def test_only_the_heads_asked_for_are_there(
     language: Language, make_model: MakeModel, heads: tuple[str, ...]
 ) -> None:
     model = make_model(language, heads=heads)
     output = model(random_tokens(3, 5))
     expected = {*heads, *(["target_q"] if "q" in heads else [])}
-    assert {name for name in HEADS if getattr(output, name) is not None} == expected
+    says = {name for name in HEADS if getattr(output, name) is not None}
+    assert says == expected - {"world", "inverse"}
+    if "world" in heads:
+        expected |= {"target_backbone", "target_representation"}
     parts = {name.split(".")[0] for name in model.state_dict()}
     assert parts == {"backbone", "representation", *expected}
     model.update_targets(0.5)
@@ -83,7 +88,14 @@ def test_targets_start_equal_and_follow_by_the_rate(
     language: Language, make_model: MakeModel
 ) -> None:
     model = make_model(language, moved=False)
-    pairs = list(zip(model.target_q.parameters(), model.q.parameters(), strict=True))
+    weights = dict(model.named_parameters())
+    pairs = [
+        (weight, weights[name.removeprefix("target_")])
+        for name, weight in weights.items()
+        if name.startswith("target_")
+    ]
+    slow = (model.target_q, model.target_backbone, model.target_representation)
+    assert len(pairs) == sum(len(list(part.parameters())) for part in slow)
     assert all(torch.equal(target, online) for target, online in pairs)
     assert not torch.equal(model.q[0][0].weight, model.q[1][0].weight)  # twins are two
     with torch.no_grad():
@@ -105,7 +117,9 @@ def test_targets_take_no_gradient_and_give_none(language: Language, make_model: 
     assert not output.target_q.requires_grad
     (output.policy.sum() + output.q.sum() + output.v.sum() + output.target_q.sum()).backward()
     for name, parameter in model.named_parameters():
-        assert (parameter.grad is None) == name.startswith("target_q"), name
+        assert parameter.requires_grad != name.startswith("target_"), name
+        # Nobody asked the world model.
+        assert (parameter.grad is None) == name.startswith(("target_", "world")), name
 
 
 def test_the_values_share_of_the_gradient(language: Language, make_model: MakeModel) -> None:

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from envs.wordle.task import WordleTask
 from textrl.language import ActionGrammar, Language
-from textrl.model import TextRLModel, TextRLOutput
-from textrl.policy import Decoding, Policy, action_scores, thought_of
+from textrl.model import TextRLModel, TextRLOutput, action_scores
+from textrl.policy import Decoding, Policy, thought_of
 
 MakeModel = Callable[..., TextRLModel]
 DRAWS = 5000
@@ -98,20 +98,30 @@ def given_output(logits: list[float], q: list[list[float]], v: float) -> TextRLO
 def test_scores_by_hand() -> None:
     # Odds 1 : 3 of the two legal tokens; min target Q 2 and -1; V 0.5.
     output = given_output([0.0, np.log(3.0), 9.0], [[2.0, 0.0, 9.0], [3.0, -1.0, 9.0]], 0.5)
-    legal = torch.tensor([[True, True, False]])
+    legal = torch.tensor([[[True, True, False]]])
     scores = action_scores(output, legal, beta=2.0)
     expected = [np.log(1 / 4) + 2 * 1.5, np.log(3 / 4) - 2 * 1.5, -np.inf]
-    np.testing.assert_allclose(scores[0].numpy(), expected, rtol=1e-6)
+    np.testing.assert_allclose(scores[0, 0].numpy(), expected, rtol=1e-6)
     alone = action_scores(output, legal, beta=0.0)
-    np.testing.assert_allclose(alone[0].exp().numpy(), [0.25, 0.75, 0.0], rtol=1e-6)
+    np.testing.assert_allclose(alone[0, 0].exp().numpy(), [0.25, 0.75, 0.0], rtol=1e-6)
     assert action_scores(output, legal, beta=100.0).argmax() == 0
 
 
 def test_without_values_beta_means_nothing() -> None:
     output = TextRLOutput(policy=torch.tensor([[[0.0, 1.0]]]))
-    legal = torch.ones(1, 2, dtype=torch.bool)
+    legal = torch.ones(1, 1, 2, dtype=torch.bool)
     one, other = (action_scores(output, legal, beta) for beta in (0.0, 50.0))
     assert torch.equal(one, other)
+
+
+def test_without_a_policy_scores_are_beta_q() -> None:
+    q = torch.tensor([[1.0, -2.0, 9.0], [3.0, -3.0, 9.0]])[:, None, None]
+    legal = torch.tensor([[[True, True, False]]])
+    scores = action_scores(TextRLOutput(target_q=q), legal, beta=2.0)
+    assert scores[0, 0].tolist() == [2.0, -6.0, -np.inf]
+    # At no weight at all, every legal token is as good as the other.
+    none = action_scores(TextRLOutput(target_q=q), legal, beta=0.0)
+    assert none.softmax(dim=-1)[0, 0].tolist() == [0.5, 0.5, 0.0]
 
 
 def test_no_beta_is_the_policy_and_a_large_one_is_q(

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from textrl.batches import Batch
 from textrl.config import TrainConfig
 from textrl.losses.bc import bc_loss
+from textrl.losses.bisimulation import BisimulationWeights
+from textrl.losses.cql import CQLWeights, cql_loss
 from textrl.losses.ilql import ILQLWeights, ilql_loss
 from textrl.losses.ops import Terms
 from textrl.model import TextRLOutput
@@ -19,11 +21,21 @@ class Algorithm:
 
     heads: tuple[str, ...]
     make_loss: Callable[[TrainConfig], Loss]
+    q_heads: int = 2
     filters_episodes: bool = False
 
 
 def _make_bc(config: TrainConfig) -> Loss:
     return bc_loss
+
+
+def _make_cql(config: TrainConfig) -> Loss:
+    weights = CQLWeights(
+        discount=config.discount,
+        conservatism=config.conservatism,
+        return_lambda=config.return_lambda,
+    )
+    return lambda outputs, batch: cql_loss(outputs, batch, weights)
 
 
 def _make_ilql(config: TrainConfig) -> Loss:
@@ -38,8 +50,20 @@ def _make_ilql(config: TrainConfig) -> Loss:
     return lambda outputs, batch: ilql_loss(outputs, batch, weights)
 
 
+def make_bisimulation(config: TrainConfig) -> BisimulationWeights:
+    """What is added to any of them."""
+    return BisimulationWeights(
+        weight=config.bisim,
+        distance=config.bisim_distance,
+        discount=config.bisim_discount,
+        actions_from_data=config.bisim_actions == "data",
+        inverse=config.bisim_inverse,
+    )
+
+
 ALGORITHMS = {
     "bc": Algorithm(("policy",), _make_bc),
     "filtered-bc": Algorithm(("policy",), _make_bc, filters_episodes=True),
+    "cql": Algorithm(("q",), _make_cql, q_heads=1),
     "ilql": Algorithm(("policy", "q", "v"), _make_ilql),
 }

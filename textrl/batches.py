@@ -36,12 +36,17 @@ class Batch:
     ends_action: Tensor  # True where the token completes an action of one or more tokens
     is_action: Tensor  # True where an action really is, False on padding
     has_next: Tensor  # True where the next state has a value: neither terminal nor padding
-    action_count: int  # action tokens of the whole step, over all processes and micro-batches
+    # Of the whole step, over all processes and micro-batches:
+    action_count: int  # action tokens
+    completed_count: int  # actions completed
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on another device."""
-        tensors = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "action_count"}
-        return replace(self, **{name: tensor.to(device) for name, tensor in tensors.items()})
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        tensors: dict[str, Any] = {
+            name: value.to(device) for name, value in values.items() if isinstance(value, Tensor)
+        }
+        return replace(self, **tensors)
 
 
 def collate(rows: Rows, picks: NDArray[np.integer], language: Language) -> Batch:
@@ -64,6 +69,7 @@ def collate(rows: Rows, picks: NDArray[np.integer], language: Language) -> Batch
 
     actions = packed(rows.tokens - language.first_action, 0, np.int64)
     states = language.grammar.states_along(actions, is_action)
+    ends_action = is_action & (states[:, 1:] == 0)
     positions = np.zeros(is_action.shape, dtype=np.int64)
     positions[row, rank] = position - 1
 
@@ -81,10 +87,11 @@ def collate(rows: Rows, picks: NDArray[np.integer], language: Language) -> Batch
         actions=torch.from_numpy(actions),
         rewards=torch.from_numpy(packed(rows.reward, 0.0, np.float32)),
         observations=torch.from_numpy(packed(rows.observation, -1, np.int64)),
-        ends_action=torch.from_numpy(is_action & (states[:, 1:] == 0)),
+        ends_action=torch.from_numpy(ends_action),
         is_action=torch.from_numpy(is_action),
         has_next=torch.from_numpy(has_next),
         action_count=int(counts.sum()),
+        completed_count=int(ends_action.sum()),
     )
 
 
@@ -126,7 +133,7 @@ class EpisodeBatches:
         self._window_name: tuple[int, int] | None = None
         self._window_rows: Rows
         self._window_batches: NDArray[np.int64]
-        self._window_actions: NDArray[np.int64]
+        self._window_counts: NDArray[np.int64]  # action tokens and completed actions per episode
 
     def step(self, step: int) -> list[Batch]:
         """This process's micro-batches of step 0, 1, 2, ..."""
@@ -135,13 +142,14 @@ class EpisodeBatches:
         if self._window_name != (epoch, window):
             self._load_window(epoch, window)
         picks = self._window_batches[step_in_window]
-        action_count = int(self._window_actions[picks].sum())
+        action_count, completed_count = self._window_counts[:, picks].sum(axis=1).tolist()
         # Every n-th episode: lengths, and so the work, are spread evenly over the parts.
         parts = self._accumulation * self._processes
         return [
             replace(
                 collate(self._window_rows, picks[part::parts], self._language),
                 action_count=action_count,
+                completed_count=completed_count,
             )
             for part in range(self._process, parts, self._processes)
         ]
@@ -157,10 +165,11 @@ class EpisodeBatches:
             self._rows, chosen if self._keep is None else self._keep[chosen]
         )
         lengths = self._window_rows.lengths
-        actions = np.add.reduceat(
-            self._window_rows.is_action, self._window_rows.offsets[:-1], dtype=np.int64
-        )
-        self._window_actions = actions
+        tokens, is_action = self._window_rows.packed_actions()
+        actions = np.where(is_action, tokens - self._language.first_action, 0)
+        states = self._language.grammar.states_along(actions, is_action)
+        completed = is_action & (states[:, 1:] == 0)
+        self._window_counts = np.stack([is_action.sum(axis=1), completed.sum(axis=1)])
 
         random = np.random.default_rng((self._seed, epoch, window))
         shuffled = random.permutation(len(lengths))

@@ -1,38 +1,244 @@
-"""The model card: the README.md of a checkpoint, for a stranger who finds it."""
+"""The README.md of a checkpoint or a dataset on the Hub, for a stranger who finds it."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from huggingface_hub import DatasetCardData, EvalResult, ModelCardData
+from numpy.typing import NDArray
 
 from textrl.config import TrainConfig
+from textrl.hub import is_hub_name
+from textrl.report import NORMAL_95
+from textrl.task import Task
+
+Report = Mapping[str, Any]
+"""What evaluation.json holds."""
 
 ALGORITHM_NAMES = {
     "bc": "behaviour cloning",
     "filtered-bc": "behaviour cloning on the best episodes",
+    "cql": "conservative Q-learning (CQL)",
     "ilql": "implicit language Q-learning (ILQL)",
 }
+NOT_YET = "Not evaluated yet: `recipes/evaluate.py` does it.\n"
+COLUMNS = """\
+| column | meaning |
+| --- | --- |
+| `tokens` | ids of the task's tokens: what was seen and what was done, in order |
+| `is_action` | the player chose this token |
+| `reward` | arrived because of this token |
+| `observation` | class of the observation that followed this action; -1: none |
+| `terminated`, `truncated` | how the episode ended; never both |
+| `episode_return` | sum of the rewards |
+| `behaviour` | who played |
+"""
 
 
-def model_card(config: TrainConfig) -> str:
-    """What it is, how it was trained, how to load and judge it."""
-    algorithm = ALGORITHM_NAMES[config.algo]
+def model_card(
+    config: TrainConfig,
+    task: Task,
+    steps: int,
+    name: str,
+    report: Report | None = None,
+    figures: Sequence[str] = (),
+) -> str:
+    """What it plays, how it was trained and how well it does, how to use it, where it ends.
+
+    steps: how many of config.max_steps it has been trained. name: where it can be loaded from.
+    """
     data = (
-        f"`{config.data}`" if config.data else f"{config.episodes:,} simulated episodes of the task"
+        f"the dataset `{config.data}`"
+        if config.data
+        else f"{config.episodes:,} episodes that the task makes itself"
+    )
+    is_data_public = is_hub_name(config.data) and not Path(config.data).exists()
+    steps_of = f"{steps:,} of {config.max_steps:,}" if steps < config.max_steps else f"{steps:,}"
+    algorithm = ALGORITHM_NAMES[config.algo]
+    if config.bisim:
+        algorithm += f" with a bisimulation loss (weight {config.bisim:g})"
+    results = _results(task, report) if report else NOT_YET
+    pictures = "".join(f"![{Path(figure).stem}]({figure})\n\n" for figure in figures)
+    metadata = ModelCardData(
+        library_name="textrl",
+        pipeline_tag="reinforcement-learning",
+        tags=["textrl", "offline-rl", config.task, config.algo],
+        datasets=[config.data] if is_data_public else None,
+        model_name=name.rsplit("/", 1)[-1] if report else None,
+        eval_results=_eval_results(config, report) if report else None,
     )
     return f"""---
-library_name: textrl
-pipeline_tag: reinforcement-learning
-tags: [textrl, offline-rl, {config.task}, {config.algo}]
+{metadata.to_yaml()}
 ---
 
 # {config.task}, {config.algo}
 
-An agent that plays {config.task}, trained offline by {algorithm} with textrl: a {config.backbone}
-backbone of {config.layers} layers x {config.width} reads the history as tokens, heads on it choose
-the next action token. Trained on {data} for {config.max_steps:,} steps of {config.batch_size}
-episodes, seed {config.seed}; `training.yaml` has every setting, `metrics.jsonl` the curves.
+{task.summary()}
+
+This agent learned it offline, from logged episodes alone, by {algorithm}, with textrl:
+a {config.backbone} backbone of {config.layers} layers x {config.width} reads the history as tokens,
+and heads on it choose the next action token.
+
+## Results
+
+{results}
+{pictures}
+## Load and play it
+
+With textrl installed, and from its folder:
+
+    python recipes/evaluate.py {name}    # scores beside those of reference players
+    python recipes/play.py {name}        # play against it, if it plays Wordle
 
 ```python
+from envs.tasks import task_of_checkpoint
 from textrl.checkpoint import load_model
+from textrl.policy import Decoding, Policy
+from textrl.rollout import play
 
-model, task = load_model("path/or/name-of-this-repository")
+model, saved = load_model("{name}")
+task = task_of_checkpoint(saved)
+policy = Policy(model, task.language, Decoding(model.config.beta, sample=False), seed=0)
+played = play(task, policy, episodes=20, seed=0)
+print(played.scores.mean())
 ```
 
-`python recipes/evaluate.py PATH` plays it, and prints its scores beside those of reference players.
+`TextRLModel.from_pretrained("{name}")` (in `textrl.model`) gives the bare network, and
+`AutoTokenizer.from_pretrained("{name}")` its tokens.
+
+## Training
+
+Trained on {data} for {steps_of} steps of {config.batch_size}
+episodes (preset `{config.preset}`, seed {config.seed}). `training.yaml` has every setting,
+`metrics.jsonl` the curves.
+
+## Limits
+
+- It plays this task with the settings in `task.json` and understands no other tokens.
+- It learned from episodes that others played: in situations far from those, its values are guesses.
+- This is one run with one seed. Intervals are over episodes, not over training runs.
+- Its scores are of the simulated task, with the decoding that the table names.
 """
+
+
+def dataset_card(
+    task: Task, returns: Mapping[str, NDArray[np.float32]], name: str, how: str
+) -> str:
+    """Whose episodes these are, how they went, what a row is, how to load it.
+
+    returns: of the episodes, by behaviour. how: they were made, a sentence or nothing.
+    """
+    everyone = np.concatenate(list(returns.values()))
+    metadata = DatasetCardData(
+        pretty_name=f"{task.name} episodes",
+        task_categories=["reinforcement-learning"],
+        size_categories=[_size_category(len(everyone))],
+        tags=["textrl", "offline-rl", task.name],
+        configs=[
+            {"config_name": "default", "data_files": [{"split": "train", "path": "data/train-*"}]}
+        ],
+    )
+    rows = "\n".join(
+        f"| {who} | {len(of):,} | {len(of) / len(everyone):.1%} | {of.mean():.3f} |"
+        for who, of in [*returns.items(), ("all", everyone)]
+    )
+    described = task.describe_data(returns).replace("\n", "\n    ")
+    return f"""---
+{metadata.to_yaml()}
+---
+
+# {len(everyone):,} episodes of {task.name}
+
+{task.summary()}
+
+Logged episodes to learn from offline. {how}
+
+| behaviour | episodes | share | mean return |
+| --- | ---: | ---: | ---: |
+{rows}
+
+    {described}
+
+## Use it
+
+With textrl installed, and from its folder:
+
+    python recipes/train.py --task {task.name} --data {name}
+
+```python
+from textrl.dataset import load_episodes
+
+rows = load_episodes("{name}")  # or datasets.load_dataset("{name}", split="train")
+```
+
+One episode is one row:
+
+{COLUMNS}
+`task.json` has the task's settings, from which its tokens follow.
+
+## Limits
+
+The episodes are as good as their players, and show only the situations that these got into.
+"""
+
+
+def _results(task: Task, report: Report) -> str:
+    """The agent's scores and the references', best first, and how the episodes went."""
+    entries = [
+        (
+            f"**this agent, {name}**",
+            each["mean"],
+            each["interval_95"],
+            f"{each['episodes']:,} episodes",
+        )
+        for name, each in report["decodings"].items()
+    ]
+    for name, mean in report["references"].items():
+        margin = NORMAL_95 * report["references_stderr"][name]
+        entries.append(
+            (name, mean, (mean - margin, mean + margin) if margin else None, "reference")
+        )
+    lines = ["| player | mean score | 95 % interval | |", "| --- | ---: | ---: | --- |"]
+    for player, mean, interval, note in sorted(entries, key=lambda entry: -entry[1]):
+        lines.append(f"| {player} | {mean:.3f} | {_interval(interval, note)} | {note} |")
+    went = [
+        f"    {name}: " + task.describe(each).replace("\n", "\n    ")
+        for name, each in report["decodings"].items()
+    ]
+    note = f"It acted with beta {report['beta']:g}; episodes from seed {report['seed']}."
+    return "\n".join([*lines, "", note, "", *went, ""])
+
+
+def _interval(interval: Sequence[float | None] | None, note: str) -> str:
+    if interval is None or interval[0] is None:
+        return "exact" if note == "reference" else ""
+    return f"{interval[0]:.3f} to {interval[1]:.3f}"
+
+
+def _eval_results(config: TrainConfig, report: Report) -> list[EvalResult]:
+    """For the card's model-index, by which the Hub shows and compares results."""
+    return [
+        EvalResult(
+            task_type="reinforcement-learning",
+            task_name="reinforcement learning",
+            dataset_type=config.task,
+            dataset_name=config.task,
+            metric_type="mean_reward",
+            metric_name=f"mean episode return, {name}",
+            metric_value=each["mean"],
+            metric_args={
+                "interval_95": each["interval_95"],
+                "episodes": each["episodes"],
+                "beta": report["beta"],
+                "references": dict(report["references"]),
+            },
+        )
+        for name, each in report["decodings"].items()
+    ]
+
+
+def _size_category(rows: int) -> str:
+    """As the Hub names sizes."""
+    names = ["n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M"]
+    return names[min(max(len(str(rows)) - 3, 0), len(names) - 1)]

@@ -4,6 +4,7 @@ Only safetensors, JSON and text: nothing here is ever unpickled.
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -16,17 +17,19 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers.utils.hub import cached_file
 
 from textrl.card import model_card
 from textrl.config import CONFIG_FILE, TrainConfig, save_config
 from textrl.errors import UserError, first_line
+from textrl.hub import fetch
 from textrl.model import TextRLModel
 from textrl.task import Task
 
 Optimizers = Sequence[torch.optim.Optimizer]
 STATE_NAMES = "step-" + "[0-9]" * 8
-TASK_FILE, WEIGHTS_FILE = "task.json", "model.safetensors"
+CARD_FILE, TASK_FILE, WEIGHTS_FILE = "README.md", "task.json", "model.safetensors"
+LOADED_FILES = ("config.json", TASK_FILE, WEIGHTS_FILE)
+"""What of a checkpoint on the Hub is downloaded to load it."""
 
 
 @contextlib.contextmanager
@@ -52,7 +55,8 @@ def save_checkpoint(folder: Path, model: TextRLModel, task: Task, config: TrainC
         model.save_pretrained(scratch)
         task.language.tokenizer().save_pretrained(scratch)
         (scratch / TASK_FILE).write_text(json.dumps(describe_task(task)) + "\n")
-        (scratch / "README.md").write_text(model_card(config))
+        name = config.push_to_hub or str(folder)
+        (scratch / CARD_FILE).write_text(model_card(config, task, model.config.steps, name))
         save_config(config, scratch / CONFIG_FILE)
         for path in sorted(scratch.iterdir(), key=lambda path: path.name == WEIGHTS_FILE):
             _flush(path)
@@ -87,13 +91,26 @@ def check_same_task(folder: Path, task: Task) -> None:
         )
 
 
+def checkpoint_folder(name: str) -> Path:
+    """The folder of a checkpoint; one on the Hub is downloaded first, all of one commit."""
+    folder = fetch(name, "model", LOADED_FILES)
+    if not (folder / "config.json").is_file():
+        raise UserError(f"{name!r} is no checkpoint: it has no config.json")
+    return folder
+
+
+def weights_digest(folder: Path) -> str:
+    """By which an evaluation knows whose it is."""
+    with (folder / WEIGHTS_FILE).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def load_model(name: str) -> tuple[TextRLModel, dict[str, Any]]:
     """The model in a checkpoint folder or Hub repo, and what its task.json says."""
-    if Path(name).exists() and not (Path(name) / "config.json").is_file():
-        raise UserError(f"{name!r} is no checkpoint: it has no config.json")
+    folder = checkpoint_folder(name)
     try:
-        task = json.loads(Path(str(cached_file(name, TASK_FILE))).read_text())
-        loaded: Any = TextRLModel.from_pretrained(name, output_loading_info=True)
+        task = json.loads((folder / TASK_FILE).read_text())
+        loaded: Any = TextRLModel.from_pretrained(folder, output_loading_info=True)
     except Exception as error:  # a stranger's files can break transformers in any way
         raise UserError(f"cannot load a checkpoint from {name!r}: {first_line(error)}") from error
     model, info = loaded

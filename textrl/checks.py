@@ -53,13 +53,9 @@ def _check_tokens(
     refuse(~is_action & (rows.reward != 0), "a reward sits on a token that is no action")
     refuse((seen < -1) | (seen >= observation_classes), "an unknown class in 'observation'")
     _refuse(start, is_action[rows.offsets[:-1]], "the first token is an action")
-    actions = np.bincount(owner[is_action], minlength=len(rows.lengths))
-    _refuse(start, actions == 0, "no action token")
-
-    rank = np.arange(is_action.sum()) - np.repeat(np.cumsum(actions) - actions, actions)
-    packed = np.zeros((len(actions), actions.max()), dtype=np.int32)
-    packed[owner[is_action], rank] = tokens[is_action] - language.first_action
-    real = np.arange(packed.shape[1]) < actions[:, None]
+    packed, real = rows.packed_actions()
+    _refuse(start, ~real.any(axis=1), "no action token")
+    packed = np.where(real, packed - language.first_action, 0)
     states = language.grammar.states_along(packed, real)[:, :-1]
     legal = (states >= 0) & language.grammar.legal[states, packed]
     _refuse(start, (~legal & real).any(axis=1), "an action that the task's grammar does not allow")

@@ -1,8 +1,10 @@
 """Episodes made in parallel -> one dataset folder."""
 
+import contextlib
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterable
@@ -69,7 +71,12 @@ def _write_chunk(chunk: int) -> int:
 def cached_dataset(name: str, make: Callable[[Path], Dataset]) -> Dataset:
     """The dataset of this name in the cache; made first if it is not there."""
     folder = cache_folder() / "datasets" / name
-    if folder.exists():
-        return load_episodes(str(folder))
-    print(f"making the dataset {folder} (once; later runs reuse it)", file=sys.stderr)
-    return make(folder)
+    if not folder.exists():
+        print(f"making the dataset {folder} (once; later runs reuse it)", file=sys.stderr)
+        # Several runs may start at once: each makes its own, and the first one done is kept.
+        own = folder.with_name(f"{name}.{os.getpid()}")
+        make(own)
+        with contextlib.suppress(OSError):
+            own.rename(folder)
+        shutil.rmtree(own, ignore_errors=True)
+    return load_episodes(str(folder))

@@ -15,15 +15,11 @@ T = TypeVar("T")
 
 CONFIG_FILE = "training.yaml"
 """The resolved config in a run's folder."""
-FREE_ON_RESUME = ("output", "resume", "save_every", "log_every", "tracker")
+FREE_ON_RESUME = (
+    *("output", "resume", "save_every", "log_every", "tracker"),
+    *("push_to_hub", "private"),
+)
 """Settings that a resumed run may change: none of them touches what is learned."""
-
-# The project's names whose code is still to come. Delete a line here once its code is there.
-AVAILABLE_SO_FAR: dict[str, tuple[object, ...]] = {
-    "algo": ("bc", "filtered-bc", "ilql"),
-    "backbone": ("gpt2",),
-    "bisim": (0.0,),
-}
 
 
 def option(default: T, help: str, **limits: Any) -> T:
@@ -52,18 +48,26 @@ class TrainConfig:
         "caches its own",
         section="data",
     )
-    words: str = option("paper", "Wordle's words: paper (236 answers), full, or a file")
+    words: str = option("paper", "wordle: its words: paper (236 answers), full, or a file")
     episodes: int = option(300_000, "size of the dataset that the task makes", minimum=1)
     keep_top: float = option(
         0.25, "filtered-bc: share of the episodes kept, best returns first", above=0, maximum=1
     )
-    constrain: bool = option(True, "let the policy spell only words of the list")
+    constrain: bool = option(True, "wordle: let the policy spell only words of the list")
+    layout: str = option("default", "gridworld: its map: default, or a file")
 
     backbone: Literal["gpt2", "rnn"] = option("gpt2", "what reads the history", section="model")
     layers: int = option(2, "layers of the backbone", minimum=1)
     width: int = option(128, "size of the hidden states", minimum=1)
     attention_heads: int = option(4, "attention heads; must divide the width", minimum=1)
     context: int = option(64, "longest history in tokens", minimum=2)
+    cell: Literal["tanh", "gru", "lstm"] = option("gru", "rnn: what it is made of")
+    representation_hidden: int = option(
+        0, "size of a hidden layer before the representation; 0 is a linear map", minimum=0
+    )
+    representation_bound: float = option(
+        0.0, "largest norm of the representation; 0 is none", minimum=0
+    )
 
     discount: float = option(
         0.99, "discount per action token", section="algorithm", minimum=0, maximum=1
@@ -82,12 +86,15 @@ class TrainConfig:
     )
     return_lambda: float = option(
         0.0,
-        "ilql: Q targets across actions: 0 looks one action ahead, 1 to the episode's end",
+        "Q targets across actions: 0 looks one action ahead, 1 to the episode's end",
         minimum=0,
         maximum=1,
     )
     target_rate: float = option(
-        0.005, "share of the online heads that moves into the targets each step", above=0, maximum=1
+        0.005,
+        "share of the online weights that moves into the targets each step",
+        above=0,
+        maximum=1,
     )
     value_weight: float = option(1.0, "weight of the Q and V losses beside the policy's", minimum=0)
     value_gradient: float = option(
@@ -96,7 +103,32 @@ class TrainConfig:
         minimum=0,
         maximum=1,
     )
-    bisim: float = option(0.0, "weight of the bisimulation loss", minimum=0)
+    bisim: float = option(
+        0.0,
+        "weight of the bisimulation loss; 0 measures it only",
+        section="bisimulation",
+        minimum=0,
+    )
+    bisim_distance: Literal["l2", "squared-l2", "l1"] = option(
+        "l2", "distance between representations"
+    )
+    bisim_discount: float = option(
+        1.0, "weight of what is observed next against the reward", minimum=0
+    )
+    bisim_actions: Literal["policy", "data"] = option(
+        "policy", "whose actions are compared: the current policy's, or those taken in the data"
+    )
+    bisim_inverse: float = option(
+        0.0, "weight of guessing the action between two histories, against collapse", minimum=0
+    )
+    bisim_fit: float = option(
+        1.0,
+        "share of the reward and dynamics models' gradient that reaches the encoder",
+        minimum=0,
+    )
+    bisim_every: int = option(
+        10, "steps between measurements of the loss where its weight is 0", minimum=1
+    )
 
     optimizer: Literal["adamw", "muon"] = option(
         "adamw", "what turns gradients into steps", section="optimisation"
@@ -127,14 +159,13 @@ class TrainConfig:
     tracker: Literal["none", "tensorboard", "trackio", "wandb"] = option(
         "none", "where metrics go besides the run's own JSONL"
     )
+    push_to_hub: str = option(
+        "",
+        "USER/NAME on the Hugging Face Hub to publish the agent as, at every save and at the end",
+    )
+    private: bool = option(False, "make the repository on the Hub one that only you can see")
 
     def __post_init__(self) -> None:
-        for name, available in AVAILABLE_SO_FAR.items():
-            if getattr(self, name) not in available:
-                raise UserError(
-                    f"--{name} {getattr(self, name)} is not available yet; "
-                    f"available: {', '.join(map(str, available))}"
-                )
         for whole, part in (("width", "attention_heads"), ("batch_size", "accumulation")):
             if getattr(self, whole) % getattr(self, part):
                 raise UserError(

@@ -13,7 +13,8 @@ from datasets import load_from_disk as load_folder
 from numpy.typing import NDArray
 
 from textrl.episode import Episode
-from textrl.errors import UserError, first_line
+from textrl.errors import UserError
+from textrl.hub import is_hub_name, reason
 
 FEATURES = Features(
     {
@@ -46,6 +47,15 @@ class Rows:
     def lengths(self) -> NDArray[np.int64]:
         """Tokens per row."""
         return np.diff(self.offsets)
+
+    def packed_actions(self) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+        """The action tokens of each row from the left, (rows, actions), and where there is one."""
+        owner = np.repeat(np.arange(len(self.lengths)), self.lengths)[self.is_action]
+        counts = np.bincount(owner, minlength=len(self.lengths))
+        is_there = np.arange(counts.max()) < counts[:, None]
+        packed = np.zeros(is_there.shape, dtype=np.int32)
+        packed[is_there] = self.tokens[self.is_action]
+        return packed, is_there
 
     @classmethod
     def from_table(cls, table: pa.Table) -> "Rows":
@@ -130,14 +140,14 @@ def load_episodes(source: str) -> Dataset:
             rows = load_folder(source)
         elif path.is_file():
             rows = load_dataset("json", data_files=source, split="train")
-        elif source.count("/") == 1 and not source.startswith((".", "/")) and not path.suffix:
+        elif is_hub_name(source) and path.suffix not in (".json", ".jsonl"):
             rows = load_dataset(source, split="train")
         else:
             raise UserError(f"no such dataset: {source!r} (a folder, a .jsonl file or a Hub id)")
     except UserError:
         raise
     except Exception as error:  # datasets raises its own, pyarrow's, JSON's and the Hub's errors
-        raise UserError(f"cannot read the dataset {source!r}: {first_line(error)}") from error
+        raise UserError(f"cannot read the dataset {source!r}: {reason(error)}") from error
     if not isinstance(rows, Dataset):
         raise UserError(f"{source!r} is not a single dataset: give the folder of one split")
     missing = [name for name in FEATURES if name not in rows.features]

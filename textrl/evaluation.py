@@ -1,5 +1,6 @@
-"""Judging a model: play the task under both decodings and sum it up."""
+"""Judging a model: play the task under both decodings, beside the references, and sum it up."""
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,9 @@ from textrl.model import TextRLModel
 from textrl.policy import Decoding, Policy
 from textrl.report import Estimate
 from textrl.rollout import play
-from textrl.task import Task
+from textrl.task import Reference, Task
+
+SAMPLED_ROUNDS = 4  # a sample differs from game to game, so each episode is played this often
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,30 @@ class Result:
         }
 
 
+@dataclass(frozen=True)
+class Judgement:
+    """How a model plays, and how others do."""
+
+    results: list[Result]
+    references: dict[str, Reference]
+    seconds: float  # of the model's play
+    seed: int
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs; the first result is the headline."""
+        headline = self.results[0]
+        return {
+            "beta": headline.decoding.beta,
+            "seed": self.seed,
+            **headline.to_json(),
+            "decoding": headline.decoding.name,
+            "decodings": {each.decoding.name: each.to_json() for each in self.results},
+            "references": {name: each.mean for name, each in self.references.items()},
+            "references_stderr": {name: each.stderr for name, each in self.references.items()},
+            "games_per_second": sum(len(each.scores) for each in self.results) / self.seconds,
+        }
+
+
 def evaluate(
     task: Task, model: TextRLModel, decoding: Decoding, episodes: int, seed: int
 ) -> Result:
@@ -45,6 +72,26 @@ def evaluate(
     model.train(was_training)
     scores = played.scores
     return Result(decoding, Estimate.of(scores), scores, task.metrics(scores, played.infos))
+
+
+def play_both(
+    task: Task, model: TextRLModel, episodes: int, beta: float | None, seed: int
+) -> list[Result]:
+    """Results of greedy and of sampled play; beta: None = as trained."""
+    beta = model.config.beta if beta is None else beta
+    greedy = evaluate(task, model, Decoding(beta, sample=False), episodes, seed)
+    sampled = evaluate(task, model, Decoding(beta, sample=True), episodes * SAMPLED_ROUNDS, seed)
+    return [greedy, sampled]
+
+
+def judge(
+    task: Task, model: TextRLModel, episodes: int, beta: float | None = None, seed: int = 0
+) -> Judgement:
+    """Play both ways and look up what others score."""
+    began = time.perf_counter()
+    results = play_both(task, model, episodes, beta, seed)
+    seconds = time.perf_counter() - began
+    return Judgement(results, task.references(seed), seconds, seed)
 
 
 def quick_scores(task: Task, config: TrainConfig, model: TextRLModel) -> dict[str, float]:

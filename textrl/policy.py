@@ -1,21 +1,21 @@
 """A model that acts: many episodes at once, each history in a KV cache, legal tokens only."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import DynamicCache
 
 from textrl.language import ActionGrammar, Language
 from textrl.losses.ops import legal_only
-from textrl.model import TextRLModel, TextRLOutput
+from textrl.model import TextRLModel, TextRLOutput, action_scores
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """How tokens are chosen: by log pi + beta (min target Q - V), the best one or a sample."""
+    """How tokens are chosen: by the model's scores (see action_scores), the best or a sample."""
 
     beta: float
     sample: bool
@@ -24,18 +24,6 @@ class Decoding:
     def name(self) -> str:
         """How reports call it."""
         return "sampled" if self.sample else "greedy"
-
-
-def action_scores(output: TextRLOutput, legal: Tensor, beta: float) -> Tensor:
-    """Log-scores of each action token, (batch, tokens), at the one state of the output.
-
-    A model that only imitates has no Q: it acts by its policy alone, whatever beta is.
-    """
-    assert output.policy is not None
-    scores = legal_only(output.policy[:, 0], legal).log_softmax(dim=-1)
-    if output.target_q is not None and output.v is not None:
-        scores = scores + beta * (output.target_q[:, :, 0].amin(dim=0) - output.v)
-    return scores
 
 
 @dataclass(frozen=True)
@@ -86,13 +74,13 @@ class Policy:
         self._model, self._language, self._decoding = model, language, decoding
         self._legal = torch.from_numpy(language.grammar.legal).to(model.device)
         self._random = torch.Generator(device=model.device).manual_seed(seed)
-        self._cache: DynamicCache
+        self._cache: Any
         self._unread: Tensor  # tokens of the history that the model has not read yet
         self._said: list[tuple[TextRLOutput, Tensor, Tensor, Tensor]] = []  # of the last action
 
     def begin(self, prompt: NDArray[np.int64]) -> None:
         """Forget everything; the new episodes start with these tokens, (episodes, tokens)."""
-        self._cache = DynamicCache()
+        self._cache = self._model.new_cache()
         self._unread = torch.from_numpy(prompt).to(self._model.device)
 
     @torch.inference_mode()
@@ -111,7 +99,7 @@ class Policy:
         while not chosen or states.any():
             output = self._model(self._unread, past_key_values=self._cache)
             legal = all_legal[torch.from_numpy(states)]
-            scores = action_scores(output, legal, self._decoding.beta)
+            scores = action_scores(output, legal[:, None], self._decoding.beta)[:, 0]
             if self._decoding.sample:
                 token = torch.multinomial(scores.softmax(dim=-1), 1, generator=self._random)
             else:

@@ -36,6 +36,9 @@ class Task(Protocol):
     step_infos: tuple[str, ...]
     """Which of the environment's infos `metrics` reads."""
 
+    def summary(self) -> str:
+        """The game and its score in a few sentences, for someone who does not know it."""
+
     def settings(self) -> dict[str, Any]:
         """What makes this task this task (its word list, its map), as JSON; kept in checkpoints."""
 

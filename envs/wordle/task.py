@@ -67,6 +67,16 @@ class WordleTask:
             raise ValueError("the words are not those that the checkpoint was made with")
         return cls(words, settings["constrain"])
 
+    def summary(self) -> str:
+        """For cards."""
+        return (
+            f"Wordle: find a hidden five-letter word within {MAX_GUESSES} guesses. Each guess is"
+            " answered with a colour for every letter: green at its place, yellow elsewhere in the"
+            " word, black not in it. The score is minus the number of wrong guesses, 0 at best and"
+            f" -{MAX_GUESSES} for a word that was not found. The list {self.words.name!r} has"
+            f" {len(self.words.answers):,} answers and {len(self.words.guesses):,} allowed guesses."
+        )
+
     def settings(self) -> dict[str, Any]:
         """The list itself, so that a checkpoint plays on where the file is not."""
         answers = self.words.answers

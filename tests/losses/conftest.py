@@ -72,7 +72,7 @@ class Case:
 
 
 _PER_ACTION = ("actions", "rewards", "observations", "ends_action", "is_action", "has_next")
-_TENSORS = [field.name for field in fields(Batch) if field.name != "action_count"]
+_TENSORS = [field.name for field in fields(Batch) if not field.name.endswith("_count")]
 
 
 @pytest.fixture
@@ -94,6 +94,7 @@ def random_case() -> Callable[..., Case]:
         legal = rng.random((batch, states, tokens)) < 0.6
         np.put_along_axis(legal[:, :actions], taken[..., None], True, axis=2)
         legal[:, -1, 0] = True
+        ends_action = is_action & (rng.random(taken.shape) < 0.4)
         return Case(
             TextRLOutput(
                 policy=torch.from_numpy(rng.normal(size=(batch, states, tokens))),
@@ -108,10 +109,11 @@ def random_case() -> Callable[..., Case]:
                 actions=torch.from_numpy(taken),
                 rewards=torch.from_numpy(np.where(is_action, rng.normal(size=taken.shape), 0.0)),
                 observations=torch.full(taken.shape, -1),
-                ends_action=torch.from_numpy(is_action & (rng.random(taken.shape) < 0.4)),
+                ends_action=torch.from_numpy(ends_action),
                 is_action=torch.from_numpy(is_action),
                 has_next=torch.from_numpy(is_action & (~is_last | np.array(truncated)[:, None])),
                 action_count=sum(lengths),
+                completed_count=int(ends_action.sum()),
             ),
         )
 

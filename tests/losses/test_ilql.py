@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from textrl.batches import Batch
-from textrl.losses.ilql import ILQLWeights, conservative_loss, expectile_value_loss, ilql_loss
-from textrl.losses.ops import of_actions
+from textrl.losses.ilql import ILQLWeights, expectile_value_loss, ilql_loss
+from textrl.losses.ops import conservative_loss, of_actions
 from textrl.model import TextRLOutput
 
 WEIGHTS = ILQLWeights(
@@ -49,6 +49,7 @@ def two_actions(has_next: bool) -> tuple[TextRLOutput, Batch]:
         is_action=torch.tensor([[True, True]]),
         has_next=torch.tensor([[True, has_next]]),
         action_count=2,
+        completed_count=2,
     )
     return outputs, batch
 

@@ -7,7 +7,13 @@ from torch import Tensor
 
 from textrl.batches import Batch
 from textrl.losses.bc import imitation_loss
-from textrl.losses.ops import lambda_returns, legal_only, masked_mean, next_states, of_actions
+from textrl.losses.ops import (
+    conservative_loss,
+    lambda_returns,
+    masked_mean,
+    next_states,
+    of_actions,
+)
 from textrl.model import TextRLOutput
 
 
@@ -50,18 +56,6 @@ def expectile_value_loss(
     gap = target_q - v
     weight = torch.where(gap > 0, expectile, 1 - expectile)
     return masked_mean(weight * gap.square(), counts, total)
-
-
-def conservative_loss(
-    q: Tensor, legal: Tensor, q_taken: Tensor, counts: Tensor, total: int
-) -> Tensor:
-    """CQL's regularizer, summed over the twins: logsumexp over legal tokens - Q of the one taken.
-
-    q: (2, batch, actions, tokens); legal: (batch, actions, tokens); q_taken: (2, batch, actions).
-    """
-    # Padding has an arbitrary grammar state; it is masked out of the mean.
-    gap = legal_only(q, legal).logsumexp(dim=-1) - q_taken
-    return masked_mean(gap.sum(0), counts, total)
 
 
 def ilql_loss(outputs: TextRLOutput, batch: Batch, weights: ILQLWeights) -> ILQLTerms:

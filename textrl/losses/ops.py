@@ -34,6 +34,18 @@ def legal_only(values: Tensor, legal: Tensor) -> Tensor:
     return values.masked_fill(~legal, -torch.inf)
 
 
+def conservative_loss(
+    q: Tensor, legal: Tensor, q_taken: Tensor, counts: Tensor, total: int
+) -> Tensor:
+    """CQL's regularizer, summed over the Q heads: logsumexp over legal tokens - Q of the one taken.
+
+    q: (heads, batch, actions, tokens); legal without the heads; q_taken: (heads, batch, actions).
+    """
+    # Padding has an arbitrary grammar state; it is masked out of the mean.
+    gap = legal_only(q, legal).logsumexp(dim=-1) - q_taken
+    return masked_mean(gap.sum(0), counts, total)
+
+
 def next_states(values: Tensor, actions: int) -> Tensor:
     """Align values of states with the actions that lead there: (batch, states) -> (batch, actions).
 

@@ -1,0 +1,190 @@
+"""CQL, by hand, against loops, and what must not matter to it."""
+
+import math
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from textrl.batches import Batch
+from textrl.losses.cql import CQLWeights, cql_loss, double_q_values
+from textrl.model import TextRLOutput
+
+WEIGHTS = CQLWeights(discount=0.9, conservatism=0.3)
+
+
+def total(outputs: TextRLOutput, batch: Batch) -> torch.Tensor:
+    return cql_loss(outputs, batch, WEIGHTS).total
+
+
+def two_actions(has_next: bool) -> tuple[TextRLOutput, Batch]:
+    """One episode of two actions over three tokens: token 0 taken twice, rewards -1 and 2.
+
+    The last token would be best of all, and is never legal.
+    """
+    outputs = TextRLOutput(
+        q=torch.tensor([[[[1.0, 0.0, 9.0], [3.0, 5.0, 9.0], [2.0, 1.0, 9.0]]]]),
+        target_q=torch.tensor([[[[7.0, 7.0, 8.0], [6.0, 4.0, 8.0], [-2.0, 3.0, 8.0]]]]),
+    )
+    batch = Batch(
+        tokens=torch.zeros(1, 4, dtype=torch.int64),
+        state_positions=torch.tensor([[0, 1, 3]]),
+        legal=torch.tensor([[[True, True, False]] * 3]),
+        actions=torch.tensor([[0, 0]]),
+        rewards=torch.tensor([[-1.0, 2.0]]),
+        observations=torch.full((1, 2), -1),
+        ends_action=torch.tensor([[True, True]]),
+        is_action=torch.tensor([[True, True]]),
+        has_next=torch.tensor([[True, has_next]]),
+        action_count=2,
+        completed_count=2,
+    )
+    return outputs, batch
+
+
+def test_by_hand_terminated() -> None:
+    terms = cql_loss(*two_actions(has_next=False), CQLWeights(discount=0.5, conservatism=0.1))
+    # Online likes token 1 at the second state, where the target says 4: -1 + 0.5 * 4 = 1, then 2.
+    assert terms.q.item() == pytest.approx(((1 - 1) ** 2 + (3 - 2) ** 2) / 2)
+    gaps = [math.log(1 + math.exp(-1)), 2 + math.log(1 + math.exp(-2))]
+    assert terms.conservative.item() == pytest.approx(sum(gaps) / 2)
+    assert terms.total.item() == pytest.approx(0.5 + 0.1 * sum(gaps) / 2)
+    assert terms.mean_q.item() == pytest.approx(2.0)
+    assert terms.accuracy.item() == pytest.approx(0.5)
+
+
+def test_by_hand_truncated() -> None:
+    # At the history's end online likes token 0, where the target says -2: 2 + 0.5 * -2 = 1.
+    terms = cql_loss(*two_actions(has_next=True), CQLWeights(discount=0.5))
+    assert terms.q.item() == pytest.approx((0 + (3 - 1) ** 2) / 2)
+
+
+def test_the_online_twin_chooses_and_its_own_target_says_the_value() -> None:
+    q = torch.tensor([[[[1.0, 2.0, 5.0]]], [[[2.0, 1.0, 5.0]]]])
+    target_q = torch.tensor([[[[10.0, 20.0, 50.0]]], [[[30.0, 40.0, 50.0]]]])
+    legal = torch.tensor([[[True, True, False]]])
+    assert double_q_values(q, target_q, legal).tolist() == [[[20.0]], [[30.0]]]
+
+
+def reference(case: Any, weights: CQLWeights) -> dict[str, float]:
+    """The same loss by plain loops."""
+    batch = case.batch
+    q, target_q = case.outputs.q.numpy(), case.outputs.target_q.numpy()
+    legal = batch.legal.numpy()
+    sums = dict.fromkeys(("q", "conservative", "mean_q", "accuracy"), 0.0)
+    for episode in range(len(batch.actions)):
+        count = int(batch.is_action[episode].sum())
+        for k in range(count):
+            taken = int(batch.actions[episode, k])
+            goes_on = k < count - 1 or bool(batch.has_next[episode, k])
+            allowed = np.flatnonzero(legal[episode, k])
+            for twin in range(len(q)):
+                goal = float(batch.rewards[episode, k])
+                if goes_on:
+                    later = np.flatnonzero(legal[episode, k + 1])
+                    best = max(later, key=lambda t: q[twin, episode, k + 1, t])
+                    goal += weights.discount * target_q[twin, episode, k + 1, best]
+                mine = q[twin, episode, k]
+                sums["q"] += (mine[taken] - goal) ** 2
+                sums["conservative"] += np.log(np.exp(mine[allowed]).sum()) - mine[taken]
+                sums["mean_q"] += mine[taken] / len(q)
+            greedy = max(allowed, key=lambda t: q[:, episode, k, t].min())
+            sums["accuracy"] += greedy == taken
+    means = {name: value / batch.action_count for name, value in sums.items()}
+    means["total"] = means["q"] + weights.conservatism * means["conservative"]
+    return means
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_against_loops(random_case: Any, heads: int) -> None:
+    for seed in range(6):
+        cut = (False, True, True, False) if seed % 2 else (False,) * 4
+        case = random_case(seed, truncated=cut)
+        out = case.outputs
+        case = replace(case, outputs=TextRLOutput(q=out.q[:heads], target_q=out.target_q[:heads]))
+        actual = asdict(cql_loss(case.outputs, case.batch, WEIGHTS))
+        expected = reference(case, WEIGHTS)
+        assert actual.keys() == expected.keys()
+        for name, value in expected.items():
+            assert actual[name].item() == pytest.approx(value, abs=1e-6), name
+
+
+def test_gradcheck(random_case: Any) -> None:
+    case = random_case(1)
+
+    def loss(q: torch.Tensor) -> torch.Tensor:
+        return total(TextRLOutput(q=q, target_q=case.outputs.target_q), case.batch)
+
+    assert torch.autograd.gradcheck(loss, (case.outputs.q.clone().requires_grad_(),))
+
+
+def test_no_gradient_reaches_targets_or_bootstrap(random_case: Any) -> None:
+    case = random_case(2, truncated=(True,) * 4)
+    gradients = case.gradients(total)
+    assert gradients["target_q"] is None
+    assert gradients["policy"] is None and gradients["v"] is None
+    # Column 5 is the end of the longest history: read as its value to come, never trained there.
+    assert (gradients["q"][:, :, 5] == 0).all()
+    assert gradients["q"].abs().sum() > 0
+
+
+def test_padding_does_not_matter(random_case: Any) -> None:
+    case = random_case(3)
+    wide = case.padded(4)
+    before, after = (asdict(cql_loss(c.outputs, c.batch, WEIGHTS)) for c in (case, wide))
+    for name, value in before.items():
+        torch.testing.assert_close(after[name], value, msg=name)
+    mine, extra = wide.gradients(total)["q"].split([6, 4], dim=2)
+    torch.testing.assert_close(mine, case.gradients(total)["q"])
+    assert (extra == 0).all()
+
+
+def test_a_cut_episode_does_not_touch_the_others(random_case: Any) -> None:
+    # Alone, the ended episodes need no state for the history's end; beside a cut one they get one.
+    ended = random_case(4).pick([0, 3])
+    out, batch = ended.outputs, ended.batch
+    narrow = TextRLOutput(q=out.q[:, :, :5], target_q=out.target_q[:, :, :5])
+    fewer = replace(batch, legal=batch.legal[:, :5])
+    torch.testing.assert_close(total(narrow, fewer), total(out, batch))
+
+
+def test_order_and_micro_batches_do_not_matter(random_case: Any) -> None:
+    case = random_case(5)
+    whole, gradient = cql_loss(case.outputs, case.batch, WEIGHTS), case.gradients(total)["q"]
+    turned = case.pick([2, 0, 3, 1])
+    torch.testing.assert_close(total(turned.outputs, turned.batch), whole.total)
+    parts = [[0], [1, 3], [2]]
+    cut = [case.pick(part) for part in parts]
+    sums = [asdict(cql_loss(part.outputs, part.batch, WEIGHTS)) for part in cut]
+    for name, value in asdict(whole).items():
+        torch.testing.assert_close(sum(terms[name] for terms in sums), value, msg=name)
+    for part, episodes in zip(cut, parts, strict=True):
+        torch.testing.assert_close(part.gradients(total)["q"], gradient[:, episodes])
+
+
+@pytest.mark.parametrize("value", [1e4, -1e4, math.inf, math.nan])
+def test_illegal_tokens_do_not_matter(random_case: Any, value: float) -> None:
+    case = random_case(6)
+    illegal = ~case.batch.legal
+    changed = TextRLOutput(
+        q=case.outputs.q.masked_fill(illegal, value),
+        target_q=case.outputs.target_q.masked_fill(illegal, value),
+    )
+    assert (changed.q != case.outputs.q).any()
+    before, after = (asdict(cql_loss(out, case.batch, WEIGHTS)) for out in (case.outputs, changed))
+    for name in before:
+        assert torch.equal(before[name], after[name]), name
+    assert (case.gradients(total)["q"][:, illegal] == 0).all()
+
+
+def test_one_action_is_an_episode(random_case: Any) -> None:
+    for truncated in (False, True):
+        case = random_case(8, lengths=(1,), truncated=(truncated,))
+        out, batch = case.outputs, case.batch
+        goal = batch.rewards[0, 0].expand(2)
+        if truncated:
+            goal = goal + 0.9 * double_q_values(out.q, out.target_q, batch.legal)[:, 0, 1]
+        taken = out.q[:, 0, 0, batch.actions[0, 0]]
+        torch.testing.assert_close(cql_loss(out, batch, WEIGHTS).q, (taken - goal).square().sum())

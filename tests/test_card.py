@@ -1,0 +1,130 @@
+"""Cards: what a stranger and the Hub read out of them, against numbers given here."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from huggingface_hub import DatasetCard, ModelCard
+
+from envs.wordle.task import WordleTask
+from textrl.card import dataset_card, model_card
+from textrl.config import TrainConfig
+from textrl.report import write_json
+
+CONFIG = TrainConfig(algo="bc", layers=3, width=48, max_steps=2000, batch_size=32, seed=7)
+HISTOGRAM = {"1": 0, "2": 1, "3": 3, "4": 0, "5": 0, "6": 0, "lost": 0}
+RATES = {"invalid_rate": 0.0, "repeated_rate": 0.125, "clue_violating_rate": 0.25}
+DETAILS = {"win_rate": 1.0, "histogram": HISTOGRAM, **RATES}
+REPORT = {
+    "beta": 4.0,
+    "seed": 5,
+    "decodings": {
+        "greedy": {"mean": -1.75, "interval_95": [-2.25, -1.25], "episodes": 4, **DETAILS},
+        "sampled": {"mean": -2.5, "interval_95": [-2.75, -2.25], "episodes": 1600, **DETAILS},
+    },
+    "references": {"random": -5.5, "simulated": -2.0, "optimal": -1.5},
+    "references_stderr": {"random": 0.0, "simulated": 0.1, "optimal": 0.0},
+}
+
+
+def table(card: str) -> list[list[str]]:
+    """The cells of a card's first table, without its head."""
+    lines = [line for line in card.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def test_the_model_index_has_values_intervals_and_references(wordle: WordleTask) -> None:
+    card = ModelCard(model_card(CONFIG, wordle, 2000, "alice/agent", REPORT))
+    assert card.data.model_name == "agent"
+    assert card.data.library_name == "textrl"
+    assert card.data.tags == ["textrl", "offline-rl", "wordle", "bc"]
+    found = [(each.metric_name, each.metric_value) for each in card.data.eval_results]
+    assert found == [
+        ("mean episode return, greedy", -1.75),
+        ("mean episode return, sampled", -2.5),
+    ]
+    assert card.data.eval_results[1].metric_args == {
+        "interval_95": [-2.75, -2.25],
+        "episodes": 1600,
+        "beta": 4.0,
+        "references": {"random": -5.5, "simulated": -2.0, "optimal": -1.5},
+    }
+
+
+def test_the_table_has_everyone_in_the_order_of_their_scores(wordle: WordleTask) -> None:
+    card = model_card(CONFIG, wordle, 2000, "alice/agent", REPORT)
+    assert table(card) == [
+        ["optimal", "-1.500", "exact", "reference"],
+        ["**this agent, greedy**", "-1.750", "-2.250 to -1.250", "4 episodes"],
+        ["simulated", "-2.000", "-2.196 to -1.804", "reference"],
+        ["**this agent, sampled**", "-2.500", "-2.750 to -2.250", "1,600 episodes"],
+        ["random", "-5.500", "exact", "reference"],
+    ]
+    assert "beta 4; episodes from seed 5" in card
+    assert "12.5% repeated" in card
+
+
+def test_a_single_episode_has_no_interval(wordle: WordleTask, tmp_path: Path) -> None:
+    alone = {"mean": -1.0, "interval_95": [math.nan, math.nan], "episodes": 1, **DETAILS}
+    write_json(tmp_path / "evaluation.json", {**REPORT, "decodings": {"greedy": alone}})
+    report = json.loads((tmp_path / "evaluation.json").read_text())
+    card = model_card(CONFIG, wordle, 2000, "alice/agent", report)
+    assert table(card)[0] == ["**this agent, greedy**", "-1.000", "", "1 episodes"]
+
+
+def test_what_a_stranger_is_told(wordle: WordleTask) -> None:
+    text = model_card(CONFIG, wordle, 2000, "alice/agent", REPORT, ["figures/curve.png"])
+    for words in (
+        "find a hidden five-letter word within 6 guesses",
+        "12 answers and 14 allowed guesses",
+        "behaviour cloning, with textrl",
+        "3 layers x 48",
+        "for 2,000 steps of 32\nepisodes",
+        "seed 7",
+        "300,000 episodes that the task makes itself",
+        'load_model("alice/agent")',
+        "recipes/evaluate.py alice/agent",
+        "## Limits",
+        "![curve](figures/curve.png)",
+    ):
+        assert words in text
+
+
+def test_an_unfinished_run_says_so(wordle: WordleTask) -> None:
+    text = model_card(CONFIG, wordle, 500, "runs/wordle")
+    assert "for 500 of 2,000 steps" in text
+    assert "Not evaluated yet" in text
+    assert ModelCard(text).data.eval_results is None
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_only_a_dataset_on_the_hub_is_linked(
+    wordle: WordleTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_local: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if is_local:
+        (tmp_path / "data" / "games").mkdir(parents=True)
+    text = model_card(TrainConfig(data="data/games"), wordle, 1, "alice/agent")
+    assert ModelCard(text).data.datasets == (None if is_local else ["data/games"])
+    assert "the dataset `data/games`" in text
+
+
+@pytest.mark.parametrize(
+    ("episodes", "size"),
+    [(999, "n<1K"), (1000, "1K<n<10K"), (300_000, "100K<n<1M"), (1_000_000, "1M<n<10M")],
+)
+def test_a_dataset_s_card(wordle: WordleTask, episodes: int, size: str) -> None:
+    returns = {
+        "expert": np.full(episodes - 9, -1, dtype=np.float32),
+        "novice": np.full(9, -3, dtype=np.float32),
+    }
+    text = dataset_card(wordle, returns, "alice/games", "Made by hand.")
+    card = DatasetCard(text)
+    assert card.data.size_categories == [size]
+    assert card.data.configs[0]["data_files"] == [{"split": "train", "path": "data/train-*"}]
+    mean = (-(episodes - 9) - 27) / episodes
+    assert table(text)[1] == ["novice", "9", f"{9 / episodes:.1%}", "-3.000"]
+    assert table(text)[2] == ["all", f"{episodes:,}", "100.0%", f"{mean:.3f}"]
+    assert "Made by hand." in text and 'load_episodes("alice/games")' in text

@@ -1,0 +1,61 @@
+"""Random pairs of histories of a batch, which the bisimulation loss compares."""
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from textrl.batches import Batch
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """n histories, each with a partner. Shapes (n,) unless said.
+
+    History i is state `state[i]` of the batch's episode `episode[i]`, right before a token that
+    completes an action; its partner is history `partner[i]`, never itself and never padding.
+    """
+
+    episode: Tensor
+    state: Tensor
+    partner: Tensor
+    legal: Tensor  # (n, action tokens): True where the grammar allows the token
+    actions: Tensor  # the token that the data took
+    dice: Tensor  # uniform in [0, 1): decides which token the policy takes
+
+    def to(self, device: torch.device) -> "Pairs":
+        """The same pairs on another device."""
+        return Pairs(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
+
+
+def draw_pairs(batch: Batch, seed: tuple[int, ...]) -> Pairs:
+    """Pair the histories of a batch (on the CPU) at random, each in two pairs; seed decides how.
+
+    Only tokens that complete an action count: within an action nothing is observed and nothing
+    earned, and histories would look alike that are not. A history without any partner is left out.
+    """
+    entropy = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> 1)
+    random = torch.Generator().manual_seed(entropy)
+    episode, state = batch.ends_action.nonzero(as_tuple=True)
+    if len(episode) < 2:
+        episode, state = episode[:0], state[:0]
+    # Everybody's partner is the next one on a random circle.
+    circle = torch.randperm(len(episode), generator=random)
+    partner = torch.empty_like(circle)
+    partner[circle] = circle.roll(-1)
+    return Pairs(
+        episode=episode,
+        state=state,
+        partner=partner,
+        legal=batch.legal[episode, state],
+        actions=batch.actions[episode, state],
+        dice=torch.rand(len(episode), generator=random),
+    )
+
+
+def throw(dice: Tensor, probabilities: Tensor) -> Tensor:
+    """One choice for each row of (n, choices), by the row's number in [0, 1): (n,)."""
+    cumulated = probabilities.cumsum(dim=-1)
+    # A choice of probability 0 adds nothing to the sum, so it is stepped over.
+    return (cumulated <= dice[:, None] * cumulated[:, -1:]).sum(dim=-1)

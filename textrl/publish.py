@@ -1,0 +1,99 @@
+"""What of a run's or a dataset's folder goes to the Hub, with a card that tells of it."""
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+from datasets import Dataset
+from datasets import load_from_disk as load_folder
+
+from textrl.card import dataset_card, model_card
+from textrl.checkpoint import CARD_FILE, TASK_FILE, WEIGHTS_FILE, scratch_folder, weights_digest
+from textrl.config import CONFIG_FILE, load_config
+from textrl.dataset import returns_by_behaviour
+from textrl.errors import UserError
+from textrl.evaluation import judge
+from textrl.hub import open_repo, push
+from textrl.model import TextRLModel
+from textrl.report import write_json
+from textrl.task import Task
+
+EVALUATION_FILE = "evaluation.json"
+COLLECTION_FILE = "collection.json"
+"""In a dataset's folder: how its episodes were made."""
+
+# The training state and its optimizers lie in state/, which no pattern reaches.
+FIGURES = ("*.png", "figures/*.png")
+CHECKPOINT_FILES = (
+    *("config.json", WEIGHTS_FILE, "tokenizer*.json", "special_tokens_map.json", TASK_FILE),
+    *(CARD_FILE, CONFIG_FILE, "metrics.jsonl", EVALUATION_FILE, *FIGURES),
+)
+DATASET_FILES = (CARD_FILE, TASK_FILE, COLLECTION_FILE, "data/train-*.parquet")
+ROWS_PER_FILE = 500_000
+
+
+def open_checkpoint_repo(repo: str, private: bool) -> None:
+    """Make sure that a checkpoint can be pushed to the repository."""
+    open_repo(repo, "model", private, marks=(TASK_FILE, CONFIG_FILE))
+
+
+def open_dataset_repo(repo: str, private: bool) -> None:
+    """Make sure that a dataset can be pushed to the repository."""
+    open_repo(repo, "dataset", private, marks=(TASK_FILE,))
+
+
+def push_checkpoint(folder: Path, repo: str, task: Task, steps: int) -> str:
+    """Write the card anew and push what others need of the folder; give the repo's address."""
+    config = load_config(folder / CONFIG_FILE)
+    figures = [p.relative_to(folder).as_posix() for f in FIGURES for p in sorted(folder.glob(f))]
+    report = saved_report(folder)
+    (folder / CARD_FILE).write_text(model_card(config, task, steps, repo, report, figures))
+    message, without = f"{task.name}, {steps:,} steps", () if report else (EVALUATION_FILE,)
+    return push(folder, repo, "model", CHECKPOINT_FILES, message, without)
+
+
+def evaluate_checkpoint(folder: Path, task: Task, model: TextRLModel) -> dict[str, Any]:
+    """Play as many episodes as a complete evaluation takes; the report stays in the folder."""
+    judgement = judge(task, model, task.full_evaluation())
+    report = {"task": task.name, **judgement.to_json(), "weights": weights_digest(folder)}
+    write_json(folder / EVALUATION_FILE, report)
+    return report
+
+
+def saved_report(folder: Path) -> dict[str, Any] | None:
+    """The report in the folder, if there is one and it is of these very weights."""
+    try:
+        report = json.loads((folder / EVALUATION_FILE).read_text())
+    except (FileNotFoundError, ValueError):
+        return None
+    is_ours = isinstance(report, dict) and report.get("weights") == weights_digest(folder)
+    return report if is_ours else None
+
+
+def push_dataset(folder: Path, repo: str, task: Task) -> str:
+    """Push the rows of a dataset folder as Parquet, with a card; give the repo's address."""
+    rows = load_folder(str(folder))
+    if not isinstance(rows, Dataset):
+        raise UserError(f"{str(folder)!r} holds several datasets: give the folder of one")
+    files = -(-len(rows) // ROWS_PER_FILE)
+    with scratch_folder(folder.with_name(f"{folder.name}.hub")) as scratch:
+        (scratch / "data").mkdir()
+        for number in range(files):
+            part = rows.shard(files, number, contiguous=True)
+            part.to_parquet(scratch / "data" / f"train-{number:05d}-of-{files:05d}.parquet")
+        how = ""
+        for name in (TASK_FILE, COLLECTION_FILE):
+            if (folder / name).is_file():
+                (scratch / name).write_bytes((folder / name).read_bytes())
+        if (folder / COLLECTION_FILE).is_file():
+            how = str(json.loads((folder / COLLECTION_FILE).read_text())["how"])
+        card = dataset_card(task, returns_by_behaviour(rows), repo, how)
+        (scratch / CARD_FILE).write_text(card)
+        return push(scratch, repo, "dataset", DATASET_FILES, f"{len(rows):,} episodes")
+
+
+def how_to_go_on(folder: Path, repo: str) -> str:
+    """What to tell a user whose push failed."""
+    command = f"python recipes/push.py {shlex.quote(str(folder))} {repo}"
+    return f"all is safe in {folder}, and `{command}` goes on"

@@ -1,0 +1,27 @@
+"""The learned model of the environment that the bisimulation loss asks: reward and what follows."""
+
+import torch
+from torch import Tensor, nn
+
+
+class WorldModel(nn.Module):
+    """Predicts, from a representation and an action token, the reward and what is observed next.
+
+    Discrete observations: logits of their classes. Otherwise (classes = 0): a Gaussian over the
+    next history's representation, its means followed by the logarithms of its deviations.
+    """
+
+    def __init__(self, width: int, actions: int, classes: int) -> None:
+        super().__init__()
+        self.of_history = nn.Linear(width, 2 * width)
+        self.of_action = nn.Linear(actions, 2 * width, bias=False)
+        self.last = nn.Linear(2 * width, 1 + (classes or 2 * width))
+
+    def forward(self, representation: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        """representation (n, width), actions (n,) -> reward (n,), dynamics (n, classes or 2 width).
+
+        As a hidden layer over the representation beside the action's one-hot vector would do it.
+        """
+        of_action = self.of_action.weight.t()[actions]
+        read = self.last(torch.relu(self.of_history(representation) + of_action))
+        return read[:, 0], read[:, 1:]
