@@ -16,7 +16,9 @@ wordle: $(INSTALLED) ## train an agent that plays Wordle and evaluate it
 	@$(LAUNCH) recipes/train.py --task wordle --resume
 	@$(BIN)/python recipes/evaluate.py runs/wordle --json runs/wordle/evaluation.json
 	@echo
-	@echo "The agent is in runs/wordle. Next you could try"
+	@echo "The agent is in runs/wordle. Play against it:"
+	@echo "  $(BIN)/python recipes/play.py runs/wordle   # here, or in the browser with --web"
+	@echo "Next you could try"
 	@echo "  $(BIN)/python recipes/evaluate.py runs/wordle --beta 16   # trust its values more"
 	@echo "  $(BIN)/python recipes/train.py --task wordle --algo bc --output runs/bc   # imitation only"
 	@echo "  $(BIN)/python recipes/evaluate.py runs/wordle --against runs/bc   # which is better?"
