@@ -63,6 +63,16 @@ def test_an_imitator_has_no_values(make_opponent: MakeOpponent, words: WordList)
     assert guess.thoughts[0].policy == pytest.approx(guess.thoughts[0].chance, rel=1e-5)
 
 
+def test_a_player_by_q_alone_has_neither_policy_nor_v(
+    make_opponent: MakeOpponent, words: WordList
+) -> None:
+    guess = make_opponent(heads=("q",)).guess(Duel(words, "watch", "slate"))
+    assert guess.word in words.guesses
+    for thought in guess.thoughts:
+        assert thought.policy is None and thought.v is None and thought.q is not None
+        assert thought.q[0] == max(thought.q) and thought.tokens[0] == thought.chosen
+
+
 def test_it_remembers_nothing_between_games(opponent: Opponent, words: WordList) -> None:
     duel = Duel(words, "watch", "slate")
     first = opponent.guess(duel)
