@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from envs.wordle.task import WordleTask
 from textrl.language import ActionGrammar, Language
 from textrl.model import TextRLModel, TextRLOutput, action_scores
-from textrl.policy import Decoding, Policy
+from textrl.policy import Decoding, Policy, thought_of
 
 MakeModel = Callable[..., TextRLModel]
 DRAWS = 5000
@@ -208,3 +208,59 @@ def test_keep_goes_on_with_those_episodes(wordle: WordleTask, make_model: MakeMo
 
 def test_decodings_have_names() -> None:
     assert [Decoding(1.0, sample).name for sample in (False, True)] == ["greedy", "sampled"]
+
+
+def test_thoughts_by_hand(dice: Language, make_model: MakeModel) -> None:
+    policy = Policy(loaded_dice(make_model, dice), dice, Decoding(1.0, sample=False), seed=0)
+    policy.begin(np.ones((1, 1), dtype=np.int64))
+    assert policy.act().tolist() == [[2]]
+    (thought,) = policy.thoughts(top=2)
+    assert thought.chosen == 2 and thought.tokens == (2, 1)
+    assert thought.chance == pytest.approx((0.5, 0.4))
+    assert thought.policy == pytest.approx((5 / 8, 2 / 8))
+    assert thought.q == pytest.approx((0.0, np.log(2.0)), abs=1e-6)
+    assert thought.v == pytest.approx(0.0, abs=1e-6)
+    # More than are legal cannot come to mind.
+    assert policy.thoughts(top=9)[0].tokens == (2, 1, 0)
+
+
+def test_an_unlikely_sample_is_among_its_thoughts(dice: Language, make_model: MakeModel) -> None:
+    policy = Policy(loaded_dice(make_model, dice), dice, Decoding(0.0, sample=True), seed=0)
+    seen = set()
+    for _ in range(60):
+        policy.begin(np.ones((1, 1), dtype=np.int64))
+        token = int(policy.act()[0, 0])
+        (thought,) = policy.thoughts(top=1)
+        assert thought.tokens == (token,) and thought.chosen == token
+        assert thought.policy == pytest.approx(((1, 2, 5)[token] / 8,))
+        seen.add(token)
+    assert seen == {0, 1, 2}
+
+
+def test_values_without_a_policy_are_thoughts_too() -> None:
+    output = TextRLOutput(target_q=torch.tensor([[2.0, 0.0], [3.0, -1.0]])[:, None, None])
+    legal = torch.ones(1, 2, dtype=torch.bool)
+    thought = thought_of(output, legal, torch.tensor([[2.0, -1.0]]), chosen=0, top=2)
+    assert thought.policy is None and thought.v is None
+    assert thought.q == (2.0, -1.0)
+
+
+def test_thoughts_of_several_episodes_are_refused(
+    language: Language, make_model: MakeModel
+) -> None:
+    policy = Policy(make_model(language), language, Decoding(1.0, sample=False), seed=0)
+    policy.begin(np.array([[1], [1]]))
+    policy.act()
+    with pytest.raises(ValueError, match="one episode"):
+        policy.thoughts()
+
+
+def test_a_grammar_of_the_moment_narrows_what_is_spelled(
+    wordle: WordleTask, make_model: MakeModel
+) -> None:
+    policy = Policy(make_model(wordle.language), wordle.language, Decoding(1.0, False), seed=0)
+    only = wordle.actions(wordle.words.guess_letters[[3]])  # stale
+    policy.begin(wordle.prompt(1))
+    spelled = policy.act(ActionGrammar.from_spellings(only, len(wordle.language.actions)))
+    assert spelled.tolist() == only.tolist()
+    assert policy.thoughts()[0].policy == (1.0,)

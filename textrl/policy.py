@@ -8,8 +8,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from textrl.language import Language
-from textrl.model import TextRLModel, action_scores
+from textrl.language import ActionGrammar, Language
+from textrl.losses.ops import legal_only
+from textrl.model import TextRLModel, TextRLOutput, action_scores
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,45 @@ class Decoding:
         return "sampled" if self.sample else "greedy"
 
 
+@dataclass(frozen=True)
+class Thought:
+    """What the heads said before one token was chosen. A head that is not there is None."""
+
+    chosen: int
+    """The action number of the token that was chosen."""
+    tokens: tuple[int, ...]
+    """Action numbers of the tokens that were likeliest to be chosen, the likeliest first."""
+    chance: tuple[float, ...]
+    """Of each of them: the chance that sampling would choose it."""
+    policy: tuple[float, ...] | None
+    """Of each of them: its probability by the policy alone, among the legal tokens."""
+    q: tuple[float, ...] | None
+    """Of each of them: the lower of the twin target Qs."""
+    v: float | None
+    """The value of the history before the token."""
+
+
+def thought_of(
+    output: TextRLOutput, legal: Tensor, scores: Tensor, chosen: int, top: int
+) -> Thought:
+    """The thought of one episode (a batch of one); the token chosen is always among `tokens`."""
+    order = scores[0].argsort(descending=True, stable=True).tolist()
+    tokens = order[: min(top, int(legal.sum()))]
+    if chosen not in tokens:  # a sample may be an unlikely one
+        tokens[-1] = chosen
+
+    def of_tokens(values: Tensor) -> tuple[float, ...]:
+        return tuple(values[tokens].tolist())
+
+    policy = q = None
+    if output.policy is not None:
+        policy = of_tokens(legal_only(output.policy[0, 0], legal[0]).softmax(dim=-1))
+    if output.target_q is not None:
+        q = of_tokens(output.target_q[:, 0, 0].amin(dim=0))
+    v = None if output.v is None else float(output.v[0, 0])
+    return Thought(chosen, tuple(tokens), of_tokens(scores[0].softmax(dim=-1)), policy, q, v)
+
+
 class Policy:
     """Plays a batch of episodes in step: begin, then act and observe in turn."""
 
@@ -36,6 +76,7 @@ class Policy:
         self._random = torch.Generator(device=model.device).manual_seed(seed)
         self._cache: Any
         self._unread: Tensor  # tokens of the history that the model has not read yet
+        self._said: list[tuple[TextRLOutput, Tensor, Tensor, Tensor]] = []  # of the last action
 
     def begin(self, prompt: NDArray[np.int64]) -> None:
         """Forget everything; the new episodes start with these tokens, (episodes, tokens)."""
@@ -43,23 +84,40 @@ class Policy:
         self._unread = torch.from_numpy(prompt).to(self._model.device)
 
     @torch.inference_mode()
-    def act(self) -> NDArray[np.int64]:
-        """One action for each episode, as action numbers (episodes, tokens per action)."""
-        next_state = self._language.grammar.next_state
+    def act(self, grammar: ActionGrammar | None = None) -> NDArray[np.int64]:
+        """One action for each episode, as action numbers (episodes, tokens per action).
+
+        grammar: the only actions allowed this time; without it, those of the language.
+        """
+        next_state, all_legal = self._language.grammar.next_state, self._legal
+        if grammar is not None:
+            next_state = grammar.next_state
+            all_legal = torch.from_numpy(grammar.legal).to(self._model.device)
         states = np.zeros(len(self._unread), dtype=np.int64)
         chosen: list[NDArray[np.int64]] = []
+        self._said = []
         while not chosen or states.any():
             output = self._model(self._unread, past_key_values=self._cache)
-            legal = self._legal[torch.from_numpy(states)]
+            legal = all_legal[torch.from_numpy(states)]
             scores = action_scores(output, legal[:, None], self._decoding.beta)[:, 0]
             if self._decoding.sample:
                 token = torch.multinomial(scores.softmax(dim=-1), 1, generator=self._random)
             else:
                 token = scores.argmax(dim=-1, keepdim=True)
+            self._said.append((output, legal, scores, token))
             self._unread = token + self._language.first_action
             chosen.append(token[:, 0].cpu().numpy())
             states = next_state[states, chosen[-1]].astype(np.int64)
         return np.stack(chosen, axis=1)
+
+    def thoughts(self, top: int = 3) -> tuple[Thought, ...]:
+        """What the heads said at each token of the last action; for one episode at a time."""
+        if any(len(token) != 1 for *_, token in self._said):
+            raise ValueError("thoughts are of one episode, but the last action was of several")
+        return tuple(
+            thought_of(output, legal, scores, int(token), top)
+            for output, legal, scores, token in self._said
+        )
 
     def observe(self, tokens: NDArray[np.int64]) -> None:
         """Append what the environment answered, (episodes, tokens)."""

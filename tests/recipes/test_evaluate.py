@@ -38,7 +38,7 @@ def test_the_report_has_what_programs_and_people_read(small_run: Path, tmp_path:
 
 
 def test_every_recipe_explains_itself() -> None:
-    for name in ("train", "evaluate", "collect", "push", "benchmark"):
+    for name in ("train", "evaluate", "collect", "push", "benchmark", "play"):
         help_text = run(name, "--help")
         assert "example:" in help_text and f"recipes/{name}.py" in help_text
         assert "default" in help_text

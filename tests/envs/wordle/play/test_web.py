@@ -1,0 +1,82 @@
+"""The page's server: only its own doors, only small requests, and no word to the outside."""
+
+from collections.abc import Iterator
+
+import pytest
+from fastapi.testclient import TestClient
+
+from envs.wordle.play.opponent import Opponent
+from envs.wordle.play.web import MOST_BYTES, make_app
+
+
+@pytest.fixture
+def client(opponent: Opponent) -> Iterator[TestClient]:
+    yield TestClient(make_app(opponent), raise_server_exceptions=False)
+
+
+def test_the_page_is_served_with_a_policy_that_keeps_it_here(client: TestClient) -> None:
+    for path, kind in (("/", "html"), ("/style.css", "css"), ("/game.js", "javascript")):
+        answer = client.get(path)
+        assert answer.status_code == 200 and kind in answer.headers["content-type"]
+        assert answer.headers["content-security-policy"].startswith("default-src 'self'")
+        assert "http://" not in answer.text.replace("http://www.w3.org", "")
+        assert "https://" not in answer.text
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/config", "/gradio_api/upload", "/gradio_api/info", "/docs", "/openapi.json", "/file=x"],
+)
+def test_gradios_other_doors_are_shut(client: TestClient, path: str) -> None:
+    assert client.get(path).status_code == 404
+    assert client.post(path, content=b"x").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("new", {}),
+        ("new", {"mode": "race" * 9}),
+        ("new", {"mode": "stump", "word": "longer than five"}),
+        ("guess", {"game": "x" * 33, "word": "crane"}),
+        ("guess", {"game": "x", "word": 5}),
+        ("colours", {"game": "x", "colours": [0, 1, 2, 3, 0]}),
+        ("colours", {"game": "x", "colours": [0] * 6}),
+        ("colours", {"game": "x", "colours": "black"}),
+    ],
+)
+def test_what_does_not_fit_is_not_taken(client: TestClient, path: str, body: object) -> None:
+    assert client.post(f"/api/{path}", json=body).status_code == 422
+
+
+def test_long_requests_are_cut_off(client: TestClient) -> None:
+    long = b'{"mode": "race"' + b" " * MOST_BYTES + b"}"
+    assert client.post("/api/new", content=long).status_code == 413
+
+    def chunks() -> Iterator[bytes]:  # of no announced length
+        for _ in range(1000):
+            yield b" " * 100
+
+    assert client.post("/api/new", content=chunks()).status_code == 413
+
+
+def test_mistakes_are_told_in_words(client: TestClient) -> None:
+    game = client.post("/api/new", json={"mode": "race"}).json()["game"]
+    refused = client.post("/api/guess", json={"game": game, "word": "qqqqq"})
+    assert refused.status_code == 400
+    assert refused.json() == {"error": "QQQQQ is not in the dictionary"}
+    gone = client.post("/api/guess", json={"game": "x", "word": "crane"})
+    assert gone.status_code == 404 and "begin a new one" in gone.json()["error"]
+
+
+def test_a_game_over_the_wire(client: TestClient) -> None:
+    view = client.post("/api/new", json={"mode": "watch"}).json()
+    while not view["over"]:
+        view = client.post("/api/step", json={"game": view["game"]}).json()
+    assert view["models"][0]["thoughts"][0]["letters"][0].keys() == {
+        "letter",
+        "chosen",
+        "chance",
+        "policy",
+        "q",
+    }
