@@ -57,7 +57,6 @@ def make_bisimulation(config: TrainConfig) -> BisimulationWeights:
         weight=config.bisim,
         distance=config.bisim_distance,
         discount=config.bisim_discount,
-        actions_from_data=config.bisim_actions == "data",
         inverse=config.bisim_inverse,
     )
 

@@ -170,6 +170,8 @@ class TrainConfig:
     private: bool = option(False, "make the repository on the Hub one that only you can see")
 
     def __post_init__(self) -> None:
+        if self.optimizer == "muon" and self.backbone == "rnn":
+            raise UserError("muon is made for gpt2's matrices: with --backbone rnn use adamw")
         for whole, part in (("width", "attention_heads"), ("batch_size", "accumulation")):
             if getattr(self, whole) % getattr(self, part):
                 raise UserError(

@@ -91,11 +91,11 @@ class TextRLOutput(ModelOutput):
     v: Tensor | None = None  # (batch, states)
     past_key_values: Any = None
 
-    # Only where pairs of n histories are given. All without gradient except the predictions.
+    # Only where pairs of n histories are given. Only the predictions and inverse have a gradient.
     target_representation: Tensor | None = None  # z, by the slow copy of the encoder, as phi
     predicted_reward: Tensor | None = None  # of phi and the data's action, (n,)
     predicted_dynamics: Tensor | None = None  # (n, classes or 2 width)
-    imagined_reward: Tensor | None = None  # of z and an action of the current policy
+    imagined_reward: Tensor | None = None  # of z and an action of the current policy, as above
     imagined_dynamics: Tensor | None = None
     inverse: Tensor | None = None  # logits of the action between a history and the next, (n, ...)
 
@@ -252,7 +252,7 @@ class TextRLModel(PreTrainedModel):
                 v=None if output.v is None else output.v[at],
             )
             scores = action_scores(here, pairs.legal, self.config.beta)
-            chosen = throw(pairs.dice, scores.softmax(dim=-1))
+            chosen = pairs.actions if pairs.from_data else throw(pairs.dice, scores.softmax(dim=-1))
             z = target_phi[at]
             output.imagined_reward, output.imagined_dynamics = self.world(z, chosen)
         output.target_representation = target_phi
@@ -312,7 +312,7 @@ def config_for(
         heads=(*heads, "world", *(["inverse"] if config.bisim_inverse else [])),
         q_heads=q_heads,
         value_gradient=config.value_gradient,
-        world_gradient=config.bisim_fit if config.bisim else 0.0,
+        world_gradient=config.bisim_fit if config.bisim or config.bisim_inverse else 0.0,
         beta=config.beta,
     )
 

@@ -1,6 +1,7 @@
 """Random pairs of histories of a batch, which the bisimulation loss compares."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,13 +24,19 @@ class Pairs:
     legal: Tensor  # (n, action tokens): True where the grammar allows the token
     actions: Tensor  # the token that the data took
     dice: Tensor  # uniform in [0, 1): decides which token the policy takes
+    from_data: bool = False
+    """Compare what the data's actions lead to, not the current policy's."""
 
     def to(self, device: torch.device) -> "Pairs":
         """The same pairs on another device."""
-        return Pairs(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        tensors: dict[str, Any] = {
+            name: value.to(device) for name, value in values.items() if isinstance(value, Tensor)
+        }
+        return replace(self, **tensors)
 
 
-def draw_pairs(batch: Batch, seed: tuple[int, ...]) -> Pairs:
+def draw_pairs(batch: Batch, seed: tuple[int, ...], from_data: bool = False) -> Pairs:
     """Pair the histories of a batch (on the CPU) at random, each in two pairs; seed decides how.
 
     Only tokens that complete an action count: within an action nothing is observed and nothing
@@ -51,6 +58,7 @@ def draw_pairs(batch: Batch, seed: tuple[int, ...]) -> Pairs:
         legal=batch.legal[episode, state],
         actions=batch.actions[episode, state],
         dice=torch.rand(len(episode), generator=random),
+        from_data=from_data,
     )
 
 

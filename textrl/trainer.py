@@ -61,6 +61,7 @@ def train(
     # The world model learns beside the agent: its gradient must not eat into the agent's share.
     world = {id(p): p for p in model.world.parameters()}
     agent = [p for p in model.parameters() if p.requires_grad and id(p) not in world]
+    from_data = config.bisim_actions == "data"
     has_warned = False
     began = time.perf_counter() - state.seconds
     best_score = state.best_score
@@ -82,7 +83,8 @@ def train(
             has_pairs = bisimulation.is_trained or step % config.bisim_every == 0
             for number, batch in enumerate(parts, start=1):
                 seed = (config.seed, step, accelerator.process_index, number)
-                pairs = draw_pairs(batch, seed).to(accelerator.device) if has_pairs else None
+                pairs = draw_pairs(batch, seed, from_data) if has_pairs else None
+                pairs = pairs and pairs.to(accelerator.device)
                 batch = batch.to(accelerator.device)
                 is_last = number == len(parts)
                 with contextlib.nullcontext() if is_last else accelerator.no_sync(wrapped):
@@ -196,8 +198,9 @@ def schedule(step: int, config: TrainConfig) -> float:
 
 def has_collapsed(means: dict[str, float]) -> bool:
     """Whether the representations have become (nearly) one point, if this line of metrics tells."""
-    norm = means.get("embedding_norm", 0.0)
-    return norm > 0 and means["embedding_spread"] < COLLAPSED * norm
+    if "embedding_spread" not in means:
+        return False
+    return means["embedding_spread"] <= COLLAPSED * means["embedding_norm"]
 
 
 def describe(step: int, scores: dict[str, float]) -> str:

@@ -8,11 +8,13 @@ class WorldModel(nn.Module):
     """Predicts, from a representation and an action token, the reward and what is observed next.
 
     Discrete observations: logits of their classes. Otherwise (classes = 0): a Gaussian over the
-    next history's representation, its means followed by the logarithms of its deviations.
+    next history's representation, its means followed by the logarithms of its deviations, which lie
+    between -2 and 2.
     """
 
     def __init__(self, width: int, actions: int, classes: int) -> None:
         super().__init__()
+        self.classes = classes
         self.of_history = nn.Linear(width, 2 * width)
         self.of_action = nn.Linear(actions, 2 * width, bias=False)
         self.last = nn.Linear(2 * width, 1 + (classes or 2 * width))
@@ -24,4 +26,9 @@ class WorldModel(nn.Module):
         """
         of_action = self.of_action.weight.t()[actions]
         read = self.last(torch.relu(self.of_history(representation) + of_action))
-        return read[:, 0], read[:, 1:]
+        reward, dynamics = read[:, 0], read[:, 1:]
+        if not self.classes:
+            # Where nothing is random the likelihood has no bound: the deviations need one.
+            mean, log_deviation = dynamics.chunk(2, dim=-1)
+            dynamics = torch.cat([mean, 2 * torch.tanh(log_deviation)], dim=-1)
+        return reward, dynamics

@@ -19,14 +19,12 @@ class BisimulationWeights:
     """weight: of the loss beside the algorithm's (the paper's eta); 0 = measured only.
 
     distance: l2, squared-l2 or l1 between representations. discount: of the transition term.
-    actions_from_data: compare what the data's actions lead to, not the current policy's.
     inverse: weight of guessing the action between two histories, which resists collapse.
     """
 
     weight: float = 0.0
     distance: str = "l2"
     discount: float = 1.0
-    actions_from_data: bool = False
     inverse: float = 0.0
 
     @property
@@ -72,13 +70,14 @@ def dynamics_distance(a: Tensor, b: Tensor, classes: int) -> Tensor:
     return (moved + (log_deviation.exp() - other_log.exp()).square().sum(dim=-1)).sqrt()
 
 
-def dynamics_fit(dynamics: Tensor, observed: Tensor, next_representation: Tensor) -> Tensor:
+def dynamics_fit(
+    dynamics: Tensor, observed: Tensor, next_representation: Tensor, classes: int
+) -> Tensor:
     """Negative log-likelihood of what followed each history, up to a constant: (n,).
 
-    observed: (n,) classes; empty if observations are not discrete, and then next_representation
-    (n, width) is what followed.
+    What followed is the class observed (n,), or without classes next_representation (n, width).
     """
-    if len(observed):
+    if classes:
         return torch.nn.functional.cross_entropy(dynamics, observed.clamp_min(0), reduction="none")
     mean, log_deviation = dynamics.chunk(2, dim=-1)
     standardized = (next_representation - mean) * (-log_deviation).exp()
@@ -100,35 +99,38 @@ def bisimulation_loss(
 
     J(phi) = mean (|phi - phi'| - |r - r'| - D(P, P'))^2 over the pairs (paper, section 5).
     Its gradient reaches phi alone: r and P are asked at the slow encoder's z and have no part in
-    it. They are fitted here too, to the data, and that gradient reaches them alone. Means divide by
-    the whole step's number of completed actions.
+    it. They are fitted here too, to the data; how much of that gradient phi feels is the model's
+    choice (world_gradient). Means divide by the whole step's number of completed actions.
     """
     assert outputs.representation is not None and outputs.target_representation is not None
     assert outputs.predicted_reward is not None and outputs.predicted_dynamics is not None
     assert outputs.imagined_reward is not None and outputs.imagined_dynamics is not None
-    at, total = (pairs.episode, pairs.state), batch.completed_count
+    at, total = (pairs.episode, pairs.state), max(1, batch.completed_count)
     phi = outputs.representation[at]
     everywhere = torch.ones_like(pairs.dice, dtype=torch.bool)
 
-    rewards, dynamics = outputs.imagined_reward, outputs.imagined_dynamics
-    if weights.actions_from_data:
-        rewards, dynamics = outputs.predicted_reward, outputs.predicted_dynamics
     with torch.no_grad():
-        target = bisimulation_targets(rewards, dynamics, pairs.partner, classes, weights.discount)
+        target = bisimulation_targets(
+            outputs.imagined_reward,
+            outputs.imagined_dynamics,
+            pairs.partner,
+            classes,
+            weights.discount,
+        )
     learned = distance(phi, phi[pairs.partner], weights.distance)
     bisimulation = masked_mean((learned - target).square(), everywhere, total)
 
     # What followed: an observation's class, or else the next history, where there is one.
-    observed = batch.observations[at] if classes else batch.observations.new_empty(0)
+    observed = batch.observations[at]
     has_next = batch.has_next[at]
     following = (pairs.state + 1).clamp_max(outputs.representation.shape[1] - 1)
-    next_z = outputs.target_representation[pairs.episode, following]
+    next_z = outputs.target_representation[pairs.episode, following].detach()
     is_fitted = observed >= 0 if classes else has_next
     model_reward = masked_mean(
         (outputs.predicted_reward - batch.rewards[at]).square(), everywhere, total
     )
     model_dynamics = masked_mean(
-        dynamics_fit(outputs.predicted_dynamics, observed, next_z), is_fitted, total
+        dynamics_fit(outputs.predicted_dynamics, observed, next_z, classes), is_fitted, total
     )
     inverse = torch.zeros_like(bisimulation)
     if outputs.inverse is not None:
