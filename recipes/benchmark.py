@@ -30,8 +30,8 @@ from textrl.trainer import loss_of, make_optimizers
 EXAMPLE = "python recipes/benchmark.py --task wordle --json benchmark.json"
 PRESETS = Path(__file__).parent / "configs"
 EPISODES = 20_000  # enough for the lengths to be typical
-ROUNDS = 7  # the steps take turns, so that a slow moment of the machine hits all of them
-STEPS_PER_ROUND = 10  # one of them measures the bisimulation loss where its weight is 0
+ROUNDS = 4  # the steps take turns, so that a slow moment of the machine hits all of them
+STEPS_PER_ROUND = 20  # one of them measures the bisimulation loss where its weight is 0
 BISIMULATION_WEIGHT = 0.05
 
 

@@ -128,7 +128,7 @@ class TrainConfig:
         minimum=0,
     )
     bisim_every: int = option(
-        10, "steps between measurements of the loss where its weight is 0", minimum=1
+        20, "steps between measurements of the loss where its weight is 0", minimum=1
     )
 
     optimizer: Literal["adamw", "muon"] = option(
