@@ -2,6 +2,7 @@ PYTHON ?= python3
 
 BIN := .venv/bin
 INSTALLED := .venv/installed
+INSTALLED_FOR_TESTS := .venv/installed-for-tests
 PIP_INSTALL := $(BIN)/pip install --quiet --quiet --disable-pip-version-check --constraint constraints.txt
 # accelerate warns about each of these that it has to choose itself; --quiet: no traceback of its own on top of an error
 LAUNCH := $(BIN)/accelerate launch --quiet --num_processes 1 --num_machines 1 \
@@ -14,10 +15,9 @@ help: ## list what make can do
 
 wordle: $(INSTALLED) ## train an agent that plays Wordle and evaluate it
 	@$(LAUNCH) recipes/train.py --task wordle --resume
-	@$(BIN)/python recipes/evaluate.py runs/wordle --json runs/wordle/evaluation.json
 	@echo
 	@echo "The agent is in runs/wordle. Play against it:"
-	@echo "  $(BIN)/python recipes/play.py runs/wordle   # here, or in the browser with --web"
+	@echo "  $(BIN)/python recipes/play.py runs/wordle   # in the browser: $(BIN)/pip install -e '.[play]', then with --web"
 	@echo "Next you could try"
 	@echo "  $(BIN)/python recipes/evaluate.py runs/wordle --beta 16   # trust its values more"
 	@echo "  $(BIN)/python recipes/train.py --task wordle --algo bc --output runs/bc   # imitation only"
@@ -26,7 +26,7 @@ wordle: $(INSTALLED) ## train an agent that plays Wordle and evaluate it
 test: lint ## check style and types, then run the tests
 	@$(BIN)/pytest -q
 
-lint: $(INSTALLED) ## check style and types
+lint: $(INSTALLED_FOR_TESTS) ## check style and types
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
@@ -38,5 +38,10 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@echo "installing textrl and what it needs into .venv (once, a few minutes)"
 	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	@$(PIP_INSTALL) torch
+	@$(PIP_INSTALL) --editable .
+	@touch $@
+
+$(INSTALLED_FOR_TESTS): $(INSTALLED)
+	@echo "installing what the tests need"
 	@$(PIP_INSTALL) --editable '.[dev]'
 	@touch $@

@@ -4,6 +4,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,22 +15,24 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from envs.tasks import make_task
 from envs.wordle.task import WordleTask
-from textrl.algorithms import ALGORITHMS
+from textrl.algorithms import ALGORITHMS, make_bisimulation
 from textrl.batches import Batch, EpisodeBatches
 from textrl.config import TrainConfig, make_parser, read_preset
-from textrl.errors import UserError, run_recipe
+from textrl.errors import run_recipe
 from textrl.evaluation import evaluate
 from textrl.model import TextRLModel, config_for
+from textrl.pairs import draw_pairs
 from textrl.policy import Decoding
 from textrl.report import table, write_json
 from textrl.task import Task
-from textrl.trainer import make_optimizers
+from textrl.trainer import loss_of, make_optimizers
 
 EXAMPLE = "python recipes/benchmark.py --task wordle --json benchmark.json"
 PRESETS = Path(__file__).parent / "configs"
 EPISODES = 20_000  # enough for the lengths to be typical
-ROUNDS = 7  # the two steps take turns, so that a slow moment of the machine hits both
-STEPS_PER_ROUND = 8
+ROUNDS = 7  # the steps take turns, so that a slow moment of the machine hits all of them
+STEPS_PER_ROUND = 10  # one of them measures the bisimulation loss where its weight is 0
+BISIMULATION_WEIGHT = 0.05
 
 
 def main() -> None:
@@ -39,44 +42,63 @@ def main() -> None:
     )
     parser.add_argument("--task", default="wordle", help="which task")
     parser.add_argument("--preset", default="quick", help="whose model size and batch to measure")
+    parser.add_argument("--backbone", choices=("gpt2", "rnn"), default="gpt2", help="which one")
     parser.add_argument("--json", metavar="FILE", help="write the figures to this file too")
     options = parser.parse_args()
     config = read_preset(PRESETS, options.task, options.preset)
+    config = replace(config, backbone=options.backbone)
     task = make_task(config)
-    if not isinstance(task, WordleTask):
-        raise UserError(f"there is no benchmark of {options.task} yet: --task wordle")
     transformers.utils.logging.disable_progress_bar()
 
     torch.manual_seed(0)
-    model = TextRLModel(config_for(task, config, ALGORITHMS["ilql"].heads))
-    ilql, language_model = time_steps(task, model, config)
-    played = play_rate(task, model)
+    rows = task.default_dataset(min(EPISODES, config.episodes), seed=0)
+    batches = EpisodeBatches(rows, task.language, batch_size=config.batch_size)
+    steps = [batches.step(step)[0] for step in range(STEPS_PER_ROUND)]
+    model, plain = training_steps(task, config, steps)
+    _, bisimulation = training_steps(task, replace(config, bisim=BISIMULATION_WEIGHT), steps)
+    language_model = language_model_steps(model, config, steps)
+    seconds = medians(plain, bisimulation, language_model)
     figures = {
-        "ilql_step_seconds": ilql,
-        "lm_step_seconds": language_model,
-        "ilql_step_over_lm_step": ilql / language_model,
-        "eval_games_per_second": played,
-        "scored_guesses_per_second": scoring_rate(task),
-        "threads": torch.get_num_threads(),
+        f"{config.algo}_step_seconds": seconds[0],
+        "bisim_step_seconds": seconds[1],
+        "lm_step_seconds": seconds[2],
+        f"{config.algo}_step_over_lm_step": seconds[0] / seconds[2],
+        "bisim_step_over_step": seconds[1] / seconds[0],
+        "eval_games_per_second": play_rate(task, model),
     }
-    rows = [
+    if isinstance(task, WordleTask):
+        figures["scored_guesses_per_second"] = scoring_rate(task)
+    figures["threads"] = torch.get_num_threads()
+    shown = [
         [name, f"{value:,.4g}" if value < 1000 else f"{value:,.0f}"]
         for name, value in figures.items()
     ]
-    print(table(["figure", "value"], rows))
+    print(table(["figure", "value"], shown))
     if options.json:
         write_json(Path(options.json), figures)
 
 
-def time_steps(task: Task, model: TextRLModel, config: TrainConfig) -> tuple[float, float]:
-    """Median seconds of an ILQL step and of a bare GPT-2 language-model step on the same tokens.
+def training_steps(
+    task: Task, config: TrainConfig, batches: list[Batch]
+) -> tuple[TextRLModel, Callable[[], float]]:
+    """A new model and a function that trains it on the batches, as the trainer would."""
+    algorithm = ALGORITHMS[config.algo]
+    model = TextRLModel(config_for(task, config, algorithm.heads, algorithm.q_heads))
+    loss, weights = algorithm.make_loss(config), make_bisimulation(config)
 
-    ILQL has the preset's optimizer, the language model AdamW, as is usual.
-    """
-    rows = task.default_dataset(EPISODES, seed=0)
-    batches = EpisodeBatches(rows, task.language, batch_size=config.batch_size)
-    steps = [batches.step(step)[0] for step in range(STEPS_PER_ROUND)]
-    loss = ALGORITHMS["ilql"].make_loss(config)
+    def total(step: int, batch: Batch) -> torch.Tensor:
+        has_pairs = weights.is_trained or step % config.bisim_every == 0
+        pairs = draw_pairs(batch, (step,)) if has_pairs else None
+        return loss_of(model, loss, weights, batch, pairs, task.observation_classes)[0]
+
+    after = partial(model.update_targets, config.target_rate)
+    return model, stepper(model, config, total, batches, after)
+
+
+def language_model_steps(
+    model: TextRLModel, config: TrainConfig, batches: list[Batch]
+) -> Callable[[], float]:
+    """The same for a bare GPT-2 language model of the same size on the same tokens, by AdamW."""
     size = model.config
     bare = GPT2LMHeadModel(
         GPT2Config(
@@ -95,25 +117,22 @@ def time_steps(task: Task, model: TextRLModel, config: TrainConfig) -> tuple[flo
         )
     )
 
-    def ilql_loss(batch: Batch) -> torch.Tensor:
-        return loss(model(batch.tokens, batch.state_positions), batch).total
-
-    def language_model_loss(batch: Batch) -> torch.Tensor:
+    def total(_: int, batch: Batch) -> torch.Tensor:
         return bare(input_ids=batch.tokens, labels=batch.tokens).loss
 
-    ilql = stepper(
-        model, config, ilql_loss, steps, after=lambda: model.update_targets(config.target_rate)
-    )
-    usual = replace(config, optimizer="adamw")
-    lm = stepper(bare, usual, language_model_loss, steps, after=lambda: None)
-    times = [(ilql(), lm()) for _ in range(ROUNDS + 1)][1:]  # the first round warms up
-    return statistics.median(t[0] for t in times), statistics.median(t[1] for t in times)
+    return stepper(bare, replace(config, optimizer="adamw"), total, batches, after=lambda: None)
+
+
+def medians(*runs: Callable[[], float]) -> list[float]:
+    """Median seconds of a step of each."""
+    rounds = [[run() for run in runs] for _ in range(ROUNDS + 1)][1:]  # the first one warms up
+    return [statistics.median(times) for times in zip(*rounds, strict=True)]
 
 
 def stepper(
     model: nn.Module,
     config: TrainConfig,
-    loss: Callable[[Batch], torch.Tensor],
+    loss: Callable[[int, Batch], torch.Tensor],
     batches: list[Batch],
     after: Callable[[], None],
 ) -> Callable[[], float]:
@@ -122,8 +141,8 @@ def stepper(
 
     def run() -> float:
         began = time.perf_counter()
-        for batch in batches:
-            loss(batch).backward()
+        for step, batch in enumerate(batches):
+            loss(step, batch).backward()
             nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
             for optimizer in optimizers:
                 optimizer.step()
@@ -135,8 +154,8 @@ def stepper(
 
 
 def play_rate(task: Task, model: TextRLModel) -> float:
-    """Games per second of greedy play in batches; an untrained agent plays the longest games."""
-    games = 2 * task.full_evaluation()
+    """Episodes per second of greedy play in batches; untrained agents play the longest ones."""
+    games = 500
     decoding = Decoding(beta=model.config.beta, sample=False)
     evaluate(task, model, decoding, games, seed=0)
     began = time.perf_counter()

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from envs.tasks import make_task
 from envs.wordle.task import WordleTask
+from textrl.collect import refuse_existing
 from textrl.config import TrainConfig, make_parser
 from textrl.dataset import returns_by_behaviour
 from textrl.errors import UserError, run_recipe
@@ -49,6 +50,7 @@ def main() -> None:
 
     task = make_task(TrainConfig(task=options.task, words=options.words))
     folder = Path(options.output)
+    refuse_existing(folder)
     if options.push_to_hub:
         open_dataset_repo(options.push_to_hub, options.private)
     if options.tweets:

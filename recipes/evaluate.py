@@ -10,7 +10,7 @@ from textrl.checkpoint import checkpoint_folder, describe_task, load_model, weig
 from textrl.config import make_parser
 from textrl.errors import UserError, run_recipe
 from textrl.evaluation import Result, judge, play_both
-from textrl.report import paired_difference, score_table, write_json
+from textrl.report import paired_difference, write_json
 from textrl.task import Task
 
 EXAMPLE = "python recipes/evaluate.py runs/wordle --beta 8 --json evaluation.json"
@@ -43,10 +43,7 @@ def main() -> None:
     print(
         f"{options.checkpoint}: {task.name}, {episodes} episodes, beta {results[0].decoding.beta:g}"
     )
-    scores = {f"agent, {result.decoding.name}": result.estimate for result in results}
-    print(score_table(scores, judgement.references))
-    for result in results:
-        print(f"\n{result.decoding.name}: {task.describe(result.metrics)}")
+    print(judgement.describe(task))
     report = {
         "task": task.name,
         "checkpoint": options.checkpoint,

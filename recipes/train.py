@@ -28,7 +28,6 @@ from textrl.publish import (
     how_to_go_on,
     open_checkpoint_repo,
     push_checkpoint,
-    saved_report,
 )
 from textrl.task import Task
 from textrl.trainer import train
@@ -105,9 +104,11 @@ def main() -> None:
     accelerator.print(
         f"{state.step} steps in {state.seconds / 60:.1f} minutes -> {output / WEIGHTS_FILE}"
     )
-    if config.push_to_hub and accelerator.is_main_process:
-        if saved_report(output) is None:
-            evaluate_checkpoint(output, task, model)
+    if not accelerator.is_main_process:
+        return
+    if config.final_evaluation:
+        print(evaluate_checkpoint(output, task, model).describe(task))
+    if config.push_to_hub:
         try:
             print(f"published as {push_checkpoint(output, config.push_to_hub, task, state.step)}")
         except UserError as error:

@@ -1,9 +1,11 @@
 """Draw where agents of the gridworld go: load -> play -> count -> figure."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import transformers
 
+from envs.gridworld.layout import Layout
 from envs.gridworld.task import GridworldTask
 from envs.gridworld.visits import Counts, played_visits, visits_figure
 from envs.tasks import task_of_checkpoint
@@ -42,29 +44,37 @@ def main() -> None:
         raise UserError(f"--output must end in .png, .pdf or .svg, not {options.output!r}")
     transformers.utils.logging.disable_progress_bar()
 
+    agents = dict(zip(titles, options.checkpoints, strict=True))
+    draw_agents(Path(options.output), agents, options.episodes, options.sample, options.seed)
+    print(f"-> {options.output}")
+
+
+def draw_agents(
+    figure: Path,
+    agents: Mapping[str, str],
+    episodes: int = 1000,
+    sample: bool = False,
+    seed: int = 0,
+) -> None:
+    """Play each agent (title -> checkpoint) and draw all on one figure."""
     visits: dict[str, Counts] = {}
-    maps = set()
-    for title, name in zip(titles, options.checkpoints, strict=True):
+    maps: dict[tuple[str, ...], Layout] = {}
+    for title, name in agents.items():
         model, saved = load_model(name)
         task = task_of_checkpoint(saved)
         if not isinstance(task, GridworldTask):
             raise UserError(f"{name!r} plays {task.name}, which has no map to draw on")
-        maps.add(task.rules.layout.rows)
+        layout = task.rules.layout
+        maps[layout.rows] = layout
         if len(maps) > 1:
             raise UserError(f"{name!r} knows another map than the agents before it")
-        decoding = Decoding(model.config.beta, options.sample)
-        played = play(
-            task,
-            Policy(model, task.language, decoding, options.seed),
-            options.episodes,
-            options.seed,
-        )
+        policy = Policy(model, task.language, Decoding(model.config.beta, sample), seed)
+        played = play(task, policy, episodes, seed)
         score = Estimate.of(played.scores)
-        visits[f"{title}\nreturn {score.mean:.2f}"] = played_visits(task, played)
+        visits[f"{title}\nmean return {score.mean:.2f}"] = played_visits(task, played)
         low, high = score.interval
         print(f"{title}: mean return {score.mean:.3f} (95%: {low:.3f} to {high:.3f})")
-    visits_figure(task.rules.layout, visits).savefig(options.output, dpi=150)
-    print(f"-> {options.output}")
+    visits_figure(layout, visits).savefig(figure, dpi=150)
 
 
 if __name__ == "__main__":

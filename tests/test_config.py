@@ -115,6 +115,7 @@ def test_config_cannot_be_changed() -> None:
         (["--bisim-discount", "much"], "--bisim-discount must be a number, not 'much'"),
         (["--bisim-actions", "dat"], "unknown bisim_actions 'dat': did you mean 'data'?"),
         (["--bisim-inverse", "-1"], "--bisim-inverse must be at least 0, not -1"),
+        (["--bisim-fit", "-1"], "--bisim-fit must be at least 0, not -1"),
         (["--bisim-every", "0"], "--bisim-every must be at least 1, not 0"),
         (["--accumulation", "3"], "batch_size 64 does not divide into accumulation 3 equal parts"),
     ],

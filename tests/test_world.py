@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,11 +11,12 @@ import torch
 from torch import nn
 
 from textrl.batches import Batch, collate
+from textrl.config import TrainConfig
 from textrl.dataset import Rows, episodes_to_table
 from textrl.episode import Episode
 from textrl.language import Language
 from textrl.losses.bisimulation import BisimulationWeights, bisimulation_loss
-from textrl.model import TextRLModel, action_scores
+from textrl.model import TextRLModel, action_scores, config_for
 from textrl.pairs import Pairs, draw_pairs, throw
 from textrl.world import WorldModel
 
@@ -70,7 +73,8 @@ def test_what_is_asked_of_it(
         torch.testing.assert_close(output.target_representation, z, rtol=0, atol=1e-5)
         assert (z - output.representation).abs().max() > 0.1
 
-        reward, dynamics = model.world(z[at], batch.actions[at])
+        # It is fitted where the agent is, and asked where the slow encoder is.
+        reward, dynamics = model.world(output.representation[at], batch.actions[at])
         torch.testing.assert_close(output.predicted_reward, reward, rtol=0, atol=1e-5)
         torch.testing.assert_close(output.predicted_dynamics, dynamics, rtol=0, atol=1e-5)
 
@@ -128,6 +132,35 @@ def test_who_learns_from_what(
     if algo == "with inverse":
         assert learn("inverse") == {"inverse", *ENCODER}
         assert learn("added", replace(weights, weight=0.0)) == {"world", "inverse", *ENCODER}
+
+
+@pytest.mark.parametrize("classes", [7, 0])
+def test_the_encoders_share_of_the_fit(
+    language: Language, make_model: MakeModel, batch: Batch, pairs: Pairs, classes: int
+) -> None:
+    def learn(share: float) -> tuple[list[torch.Tensor], ...]:
+        """Gradients of the encoder and of the world model from the fit alone."""
+        model = make_model(language, world_gradient=share, observation_classes=classes).train()
+        outputs = model(batch.tokens, batch.state_positions, pairs=pairs)
+        added, _ = bisimulation_loss(outputs, batch, pairs, classes, BisimulationWeights())
+        added.backward()
+        assert learners(model) == {"world", *ENCODER}
+        parts = (model.representation, model.world)
+        return tuple([p.grad for p in part.parameters()] for part in parts)
+
+    (encoder, world), (less, same) = learn(1.0), learn(0.25)
+    torch.testing.assert_close(less, [0.25 * gradient for gradient in encoder])
+    torch.testing.assert_close(same, world)
+
+
+def test_where_the_loss_is_only_measured_the_encoder_has_no_share(language: Language) -> None:
+    task: Any = SimpleNamespace(language=language, observation_classes=7)
+    for config, share in (
+        (TrainConfig(bisim=0.0, bisim_fit=0.5), 0.0),
+        (TrainConfig(bisim=0.1, bisim_fit=0.5), 0.5),
+        (TrainConfig(bisim=0.1, bisim_fit=0.0), 0.0),
+    ):
+        assert config_for(task, config, ("policy",)).world_gradient == share
 
 
 def test_the_inverse_reads_a_history_and_the_next(

@@ -34,6 +34,7 @@ def _make_cql(config: TrainConfig) -> Loss:
         discount=config.discount,
         conservatism=config.conservatism,
         return_lambda=config.return_lambda,
+        value_weight=config.value_weight,
     )
     return lambda outputs, batch: cql_loss(outputs, batch, weights)
 

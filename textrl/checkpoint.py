@@ -55,8 +55,7 @@ def save_checkpoint(folder: Path, model: TextRLModel, task: Task, config: TrainC
         model.save_pretrained(scratch)
         task.language.tokenizer().save_pretrained(scratch)
         (scratch / TASK_FILE).write_text(json.dumps(describe_task(task)) + "\n")
-        name = config.push_to_hub or str(folder)
-        (scratch / CARD_FILE).write_text(model_card(config, task, model.config.steps, name))
+        (scratch / CARD_FILE).write_text(model_card(config, task, model.config.steps, str(folder)))
         save_config(config, scratch / CONFIG_FILE)
         for path in sorted(scratch.iterdir(), key=lambda path: path.name == WEIGHTS_FILE):
             _flush(path)

@@ -28,6 +28,12 @@ def cache_folder() -> Path:
     return Path(os.environ.get("TEXTRL_CACHE") or Path.home() / ".cache" / "textrl")
 
 
+def refuse_existing(folder: Path) -> None:
+    """A dataset is never written over anything."""
+    if folder.exists():
+        raise UserError(f"{str(folder)!r} exists already: choose another folder or remove it")
+
+
 def collect(
     make_episodes: MakeEpisodes,
     chunks: int,
@@ -40,8 +46,7 @@ def collect(
     make_episodes: a picklable function, called in the workers. The result does not depend on their
     number (None: one per core). task: whose episodes they are; kept beside the rows.
     """
-    if folder.exists():
-        raise UserError(f"{str(folder)!r} exists already: choose another folder or remove it")
+    refuse_existing(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     # A fork starts at once; where it is not the custom (macOS, Windows) the workers import anew.
     context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")

@@ -16,7 +16,7 @@ T = TypeVar("T")
 CONFIG_FILE = "training.yaml"
 """The resolved config in a run's folder."""
 FREE_ON_RESUME = (
-    *("output", "resume", "save_every", "log_every", "tracker"),
+    *("output", "resume", "save_every", "log_every", "tracker", "final_evaluation"),
     *("push_to_hub", "private"),
 )
 """Settings that a resumed run may change: none of them touches what is learned."""
@@ -122,8 +122,9 @@ class TrainConfig:
         0.0, "weight of guessing the action between two histories, against collapse", minimum=0
     )
     bisim_fit: float = option(
-        1.0,
-        "share of the reward and dynamics models' gradient that reaches the encoder",
+        0.0,
+        "share of the reward and dynamics models' gradient that reaches the encoder; "
+        "0 fits them apart",
         minimum=0,
     )
     bisim_every: int = option(
@@ -153,6 +154,9 @@ class TrainConfig:
         1000, "steps between evaluations", section="evaluation and output", minimum=1
     )
     evaluate_episodes: int = option(236, "episodes per evaluation", minimum=1)
+    final_evaluation: bool = option(
+        True, "play a complete evaluation at the end, beside reference players"
+    )
     beta: float = option(4.0, "weight of Q - V against log pi when acting", minimum=0)
     save_every: int = option(1000, "steps between checkpoints", minimum=1)
     log_every: int = option(20, "steps between lines of metrics", minimum=1)

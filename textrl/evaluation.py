@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from textrl.config import TrainConfig
 from textrl.model import TextRLModel
 from textrl.policy import Decoding, Policy
-from textrl.report import Estimate
+from textrl.report import Estimate, score_table
 from textrl.rollout import play
 from textrl.task import Reference, Task
 
@@ -46,6 +46,12 @@ class Judgement:
     references: dict[str, Reference]
     seconds: float  # of the model's play
     seed: int
+
+    def describe(self, task: Task) -> str:
+        """For people."""
+        scores = {f"agent, {each.decoding.name}": each.estimate for each in self.results}
+        ways = [f"\n{each.decoding.name}: {task.describe(each.metrics)}" for each in self.results]
+        return "\n".join([score_table(scores, self.references), *ways])
 
     def to_json(self) -> dict[str, Any]:
         """For programs; the first result is the headline."""

@@ -174,7 +174,7 @@ def reason(error: BaseException) -> str:
         if type(link).__module__.startswith("httpx"):
             return (
                 f"no connection to {HfApi().endpoint} ({first_line(link)}):"
-                " check the network and try again; what was sent already is not sent twice"
+                " check the network and try again"
             )
         link = link.__cause__ or link.__context__
     return first_line(error)

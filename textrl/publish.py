@@ -13,7 +13,7 @@ from textrl.checkpoint import CARD_FILE, TASK_FILE, WEIGHTS_FILE, scratch_folder
 from textrl.config import CONFIG_FILE, load_config
 from textrl.dataset import returns_by_behaviour
 from textrl.errors import UserError
-from textrl.evaluation import judge
+from textrl.evaluation import Judgement, judge
 from textrl.hub import open_repo, push
 from textrl.model import TextRLModel
 from textrl.report import write_json
@@ -53,12 +53,12 @@ def push_checkpoint(folder: Path, repo: str, task: Task, steps: int) -> str:
     return push(folder, repo, "model", CHECKPOINT_FILES, message, without)
 
 
-def evaluate_checkpoint(folder: Path, task: Task, model: TextRLModel) -> dict[str, Any]:
+def evaluate_checkpoint(folder: Path, task: Task, model: TextRLModel) -> Judgement:
     """Play as many episodes as a complete evaluation takes; the report stays in the folder."""
     judgement = judge(task, model, task.full_evaluation())
     report = {"task": task.name, **judgement.to_json(), "weights": weights_digest(folder)}
     write_json(folder / EVALUATION_FILE, report)
-    return report
+    return judgement
 
 
 def saved_report(folder: Path) -> dict[str, Any] | None:
@@ -96,4 +96,4 @@ def push_dataset(folder: Path, repo: str, task: Task) -> str:
 def how_to_go_on(folder: Path, repo: str) -> str:
     """What to tell a user whose push failed."""
     command = f"python recipes/push.py {shlex.quote(str(folder))} {repo}"
-    return f"all is safe in {folder}, and `{command}` goes on"
+    return f"all is safe in {folder}, and `{command}` goes on where this stopped"

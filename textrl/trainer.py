@@ -1,13 +1,10 @@
 """The training loop: one for every task and algorithm, over whatever accelerate drives."""
 
 import contextlib
-import json
 import math
-import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +14,21 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from textrl.algorithms import Loss, make_bisimulation
-from textrl.batches import EpisodeBatches
+from textrl.batches import Batch, EpisodeBatches
 from textrl.checkpoint import TrainingState, load_state, save_state
 from textrl.config import TrainConfig
-from textrl.losses.bisimulation import COLLAPSED, bisimulation_loss
+from textrl.losses.bisimulation import (
+    COLLAPSED,
+    BisimulationTerms,
+    BisimulationWeights,
+    bisimulation_loss,
+)
+from textrl.losses.ops import Terms
+from textrl.metrics import METRICS_FILE, MetricsLog
 from textrl.model import TextRLModel
 from textrl.muon import Muon
-from textrl.pairs import draw_pairs
+from textrl.pairs import Pairs, draw_pairs
 
-METRICS_FILE = "metrics.jsonl"
 # What the progress bar has room for; the metrics file has everything.
 SHOWN = ("total", "policy", "q", "v", "conservative", "mean_q", "bisimulation", "tokens_per_second")
 Evaluate = Callable[[TextRLModel], dict[str, float]]
@@ -83,19 +86,15 @@ def train(
                 batch = batch.to(accelerator.device)
                 is_last = number == len(parts)
                 with contextlib.nullcontext() if is_last else accelerator.no_sync(wrapped):
-                    outputs = wrapped(batch.tokens, batch.state_positions, pairs=pairs)
-                    terms = loss(outputs, batch)
-                    total = terms.total
-                    if pairs is not None:
-                        added, compared = bisimulation_loss(
-                            outputs, batch, pairs, model.config.observation_classes, bisimulation
-                        )
-                        total = total + added
-                        log.add(step, compared)
+                    total, terms, compared = loss_of(
+                        wrapped, loss, bisimulation, batch, pairs, model.config.observation_classes
+                    )
                     # Every part is divided by the whole step's count already. Processes average
                     # their gradients, and the sum is what is wanted.
                     accelerator.backward(total * accelerator.num_processes)
                 log.add(step, terms, batch.tokens.numel())
+                if compared is not None:
+                    log.add(step, compared)
             norm = accelerator.clip_grad_norm_(agent, config.clip_norm)
             if has_pairs:
                 accelerator.clip_grad_norm_(world.values(), config.clip_norm)
@@ -146,6 +145,26 @@ def train(
     return state
 
 
+def loss_of(
+    model: nn.Module,
+    loss: Loss,
+    bisimulation: BisimulationWeights,
+    batch: Batch,
+    pairs: Pairs | None,
+    classes: int,
+) -> tuple[Tensor, Terms, BisimulationTerms | None]:
+    """What to minimize, the algorithm's terms, and the bisimulation loss's if there are pairs.
+
+    classes: of observations; 0 = they have none.
+    """
+    outputs = model(batch.tokens, batch.state_positions, pairs=pairs)
+    terms = loss(outputs, batch)
+    if pairs is None:
+        return terms.total, terms, None
+    added, compared = bisimulation_loss(outputs, batch, pairs, classes, bisimulation)
+    return terms.total + added, terms, compared
+
+
 def make_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.Optimizer]:
     """AdamW for everything, or Muon for the backbone's hidden matrices and AdamW for the rest.
 
@@ -184,58 +203,3 @@ def has_collapsed(means: dict[str, float]) -> bool:
 def describe(step: int, scores: dict[str, float]) -> str:
     """One line about an evaluation."""
     return f"step {step}: " + ", ".join(f"{name} {score:.3f}" for name, score in scores.items())
-
-
-class MetricsLog:
-    """Averages of the loss's terms as lines of JSON, and to the trackers that accelerate runs."""
-
-    def __init__(self, path: Path, accelerator: Accelerator, resumed: TrainingState) -> None:
-        """resumed: where the run goes on; lines of an existing file after it are dropped."""
-        self._accelerator = accelerator
-        # Name -> sum since the last line, how many steps are in it, the last of them.
-        self._sums: dict[str, tuple[Tensor, int, int]] = {}
-        self._seconds_then, self._tokens = resumed.seconds, 0
-        self._file = None
-        if accelerator.is_main_process:
-            self._file = path.open("ab")
-            self._file.truncate(resumed.metrics_bytes)
-            self._file.seek(0, os.SEEK_END)
-
-    @property
-    def bytes(self) -> int:
-        """Length of the file so far."""
-        return self._file.tell() if self._file else 0
-
-    def add(self, step: int, terms: object, tokens: int = 0) -> None:
-        """Take in the terms of one micro-batch of a step."""
-        for field in fields(terms):  # type: ignore[arg-type]
-            value = getattr(terms, field.name).detach().float()
-            total, steps, last = self._sums.get(field.name, (torch.zeros_like(value), 0, -1))
-            self._sums[field.name] = (total + value, steps + (step != last), step)
-        self._tokens += tokens
-
-    def write(self, step: int, seconds: float, **others: float) -> dict[str, float]:
-        """Write the averages since the last line, each over the steps that had it; return them."""
-        names = list(self._sums)
-        sums = torch.stack([self._sums[name][0] for name in names])
-        steps = torch.tensor([self._sums[name][1] for name in names], device=sums.device)
-        means = (self._accelerator.reduce(sums, "sum") / steps).tolist()
-        speed = self._tokens * self._accelerator.num_processes / (seconds - self._seconds_then)
-        line = {**dict(zip(names, means, strict=True)), **others, "tokens_per_second": round(speed)}
-        self.note(step, seconds, line)
-        self._sums, self._tokens, self._seconds_then = {}, 0, seconds
-        return line
-
-    def note(self, step: int, seconds: float, values: dict[str, float]) -> None:
-        """Write one line as it is."""
-        if self._file:
-            line = {"step": step, "seconds": round(seconds, 2), **values}
-            self._file.write(json.dumps(line).encode() + b"\n")
-            self._file.flush()
-        self._accelerator.log(values, step=step)
-
-    def close(self) -> None:
-        """Close the file and the trackers."""
-        if self._file:
-            self._file.close()
-        self._accelerator.end_training()

@@ -65,7 +65,7 @@ def evaluate(rules: Rules, policy: NDArray[np.float64]) -> Chances:
     presence[rules.start] = 1
     going_on = rules.outcome == NOTHING
     for table in tables:
-        presence = step_forward(rules, presence, table)
+        presence = step_forward(rules, presence, table @ rules.travel_chances)
         ended += np.bincount(rules.outcome, weights=presence, minlength=len(OUTCOMES)) * (
             np.arange(len(OUTCOMES)) != NOTHING
         )
@@ -79,9 +79,9 @@ def evaluate(rules: Rules, policy: NDArray[np.float64]) -> Chances:
 
 
 def step_forward(
-    rules: Rules, presence: NDArray[np.float64], policy: NDArray[np.float64]
+    rules: Rules, presence: NDArray[np.float64], travel: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """(states,) chances to be in each state one step later; policy: (states, actions)."""
-    travelling = presence[:, None] * (policy @ rules.travel_chances)
+    """(states,) chances to be in each state one step later; travel: (states, directions)."""
+    moving = presence[:, None] * travel
     ahead = rules.next_state.ravel()
-    return np.asarray(np.bincount(ahead, travelling.ravel(), rules.states), dtype=np.float64)
+    return np.asarray(np.bincount(ahead, moving.ravel(), rules.states), dtype=np.float64)

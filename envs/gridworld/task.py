@@ -11,7 +11,7 @@ import numpy as np
 from datasets import Dataset
 from numpy.typing import NDArray
 
-from envs.gridworld.behaviour import BEHAVIOURS, Walks, chunk_sizes, walk_chunk
+from envs.gridworld.behaviour import BEHAVIOURS, NOISE, Walks, chunk_sizes, walk_chunk
 from envs.gridworld.env import SwitchGridVectorEnv
 from envs.gridworld.layout import ACTIONS, SAFE_LIVE, UNSAFE_LIVE, Layout, load_layout
 from envs.gridworld.references import references
@@ -61,6 +61,16 @@ class GridworldTask:
         except UserError as error:
             raise ValueError(str(error)) from error
 
+    def summary(self) -> str:
+        """For cards."""
+        return (
+            f"A gridworld of {self.rules.layout.height} x {self.rules.layout.width} cells with"
+            " walls and lava. Which of two goals is live depends on the switch that was stepped on"
+            " first, and the agent sees nothing but its own cell: it has to remember where it has"
+            f" been. {self.rules.slip:.0%} of all moves go in another direction than told. The"
+            f" score is 1 for reaching the live goal within {self.rules.horizon} steps, else 0."
+        )
+
     def settings(self) -> dict[str, Any]:
         """The map itself, so that a checkpoint plays on where the file is not."""
         return {"layout": self.rules.layout.name, **self.data_settings()}
@@ -75,7 +85,8 @@ class GridworldTask:
 
     def default_dataset(self, episodes: int, seed: int) -> Dataset:
         """Episodes of the behaviour policies on this map."""
-        content = json.dumps(self.data_settings(), sort_keys=True)
+        # How the policies play is no part of the game, but other noise makes other data.
+        content = json.dumps({**self.data_settings(), "noise": NOISE}, sort_keys=True)
         digest = hashlib.sha256(content.encode("ascii")).hexdigest()[:16]
         name = f"gridworld-{digest}-{episodes}-seed{seed}"
         return cached_dataset(name, lambda folder: self.collect(episodes, seed, folder))

@@ -1,6 +1,7 @@
 """Runs that must learn: some seconds of training on a small list, judged by play."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -21,8 +22,19 @@ from textrl.trainer import train
 WORDS = ("light", "might", "night", "right", "sight", "fight", "tight", "eight", "flint", "storm")
 
 
-@pytest.mark.parametrize("algo", ["bc", "filtered-bc", "ilql"])
-def test_every_algorithm_learns_to_use_the_clues(algo: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("algo", "changes"),
+    [
+        ("bc", {}),
+        ("filtered-bc", {}),
+        ("cql", {"conservatism": 0.3, "return_lambda": 0.9}),
+        ("ilql", {}),
+        ("ilql", {"bisim": 0.05}),
+    ],
+)
+def test_every_algorithm_learns_to_use_the_clues(
+    algo: str, changes: dict[str, Any], tmp_path: Path
+) -> None:
     task = WordleTask(WordList("ight", WORDS, WORDS))
     rows = task.collect(6000, seed=0, folder=tmp_path / "games", workers=1)
     config = TrainConfig(
@@ -37,11 +49,12 @@ def test_every_algorithm_learns_to_use_the_clues(algo: str, tmp_path: Path) -> N
         discount=1.0,
         evaluate_every=400,
         save_every=400,
+        **changes,
     )
     algorithm = ALGORITHMS[algo]
     keep = best_episodes(rows, config.keep_top) if algorithm.filters_episodes else None
     torch.manual_seed(0)
-    model = TextRLModel(config_for(task, config, algorithm.heads))
+    model = TextRLModel(config_for(task, config, algorithm.heads, algorithm.q_heads))
     untrained = evaluate(task, model, Decoding(beta=4.0, sample=True), episodes=200, seed=0)
     train(
         config,

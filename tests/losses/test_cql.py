@@ -12,7 +12,7 @@ from textrl.batches import Batch
 from textrl.losses.cql import CQLWeights, cql_loss, double_q_values
 from textrl.model import TextRLOutput
 
-WEIGHTS = CQLWeights(discount=0.9, conservatism=0.3)
+WEIGHTS = CQLWeights(discount=0.9, conservatism=0.3, return_lambda=0.4, value_weight=0.6)
 
 
 def total(outputs: TextRLOutput, batch: Batch) -> torch.Tensor:
@@ -61,6 +61,18 @@ def test_by_hand_truncated() -> None:
     assert terms.q.item() == pytest.approx((0 + (3 - 1) ** 2) / 2)
 
 
+def test_by_hand_looking_ahead() -> None:
+    # To the end: 2 and -1 + 0.5 * 2 = 0 if it ended; 1 and -1 + 0.5 * 1 = -0.5 if it was cut.
+    far = CQLWeights(discount=0.5, return_lambda=1.0)
+    ended, cut = (cql_loss(*two_actions(has_next), far) for has_next in (False, True))
+    assert ended.q.item() == pytest.approx((1**2 + 1**2) / 2)
+    assert cut.q.item() == pytest.approx((1.5**2 + 2**2) / 2)
+    # Half of it: -1 + 0.5 (0.5 * 4 + 0.5 * 2) = 0.5 at first.
+    half = CQLWeights(discount=0.5, return_lambda=0.5)
+    mixed = cql_loss(*two_actions(has_next=False), half)
+    assert mixed.q.item() == pytest.approx((0.5**2 + 1**2) / 2)
+
+
 def test_the_online_twin_chooses_and_its_own_target_says_the_value() -> None:
     q = torch.tensor([[[[1.0, 2.0, 5.0]]], [[[2.0, 1.0, 5.0]]]])
     target_q = torch.tensor([[[[10.0, 20.0, 50.0]]], [[[30.0, 40.0, 50.0]]]])
@@ -76,36 +88,43 @@ def reference(case: Any, weights: CQLWeights) -> dict[str, float]:
     sums = dict.fromkeys(("q", "conservative", "mean_q", "accuracy"), 0.0)
     for episode in range(len(batch.actions)):
         count = int(batch.is_action[episode].sum())
-        for k in range(count):
+        goals = [0.0] * len(q)
+        for k in reversed(range(count)):
             taken = int(batch.actions[episode, k])
-            goes_on = k < count - 1 or bool(batch.has_next[episode, k])
             allowed = np.flatnonzero(legal[episode, k])
             for twin in range(len(q)):
-                goal = float(batch.rewards[episode, k])
-                if goes_on:
+                after = 0.0
+                if k < count - 1 or batch.has_next[episode, k]:
                     later = np.flatnonzero(legal[episode, k + 1])
-                    best = max(later, key=lambda t: q[twin, episode, k + 1, t])
-                    goal += weights.discount * target_q[twin, episode, k + 1, best]
+                    best = later[q[twin, episode, k + 1, later].argmax()]
+                    after = target_q[twin, episode, k + 1, best]
+                if k < count - 1:
+                    mix = weights.return_lambda
+                    after = (1 - mix) * after + mix * goals[twin]
+                goals[twin] = float(batch.rewards[episode, k]) + weights.discount * after
                 mine = q[twin, episode, k]
-                sums["q"] += (mine[taken] - goal) ** 2
+                sums["q"] += (mine[taken] - goals[twin]) ** 2
                 sums["conservative"] += np.log(np.exp(mine[allowed]).sum()) - mine[taken]
                 sums["mean_q"] += mine[taken] / len(q)
-            greedy = max(allowed, key=lambda t: q[:, episode, k, t].min())
+            greedy = allowed[q[:, episode, k, allowed].min(axis=0).argmax()]
             sums["accuracy"] += greedy == taken
     means = {name: value / batch.action_count for name, value in sums.items()}
-    means["total"] = means["q"] + weights.conservatism * means["conservative"]
+    both = means["q"] + weights.conservatism * means["conservative"]
+    means["total"] = weights.value_weight * both
     return means
 
 
 @pytest.mark.parametrize("heads", [1, 2])
-def test_against_loops(random_case: Any, heads: int) -> None:
+@pytest.mark.parametrize("ahead", [0.0, 0.4, 1.0])
+def test_against_loops(random_case: Any, heads: int, ahead: float) -> None:
+    weights = replace(WEIGHTS, return_lambda=ahead)
     for seed in range(6):
         cut = (False, True, True, False) if seed % 2 else (False,) * 4
         case = random_case(seed, truncated=cut)
         out = case.outputs
         case = replace(case, outputs=TextRLOutput(q=out.q[:heads], target_q=out.target_q[:heads]))
-        actual = asdict(cql_loss(case.outputs, case.batch, WEIGHTS))
-        expected = reference(case, WEIGHTS)
+        actual = asdict(cql_loss(case.outputs, case.batch, weights))
+        expected = reference(case, weights)
         assert actual.keys() == expected.keys()
         for name, value in expected.items():
             assert actual[name].item() == pytest.approx(value, abs=1e-6), name

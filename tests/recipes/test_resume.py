@@ -6,14 +6,19 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
+
+from textrl.losses.bisimulation import BisimulationTerms
 
 ROOT = Path(__file__).parents[2]
 RECIPE = str(ROOT / "recipes" / "train.py")
 SETTINGS = "--layers 1 --width 16 --attention-heads 2 --batch-size 8 --evaluate-every 1000"
-SETTINGS += " --evaluate-episodes 4 --log-every 1 --threads 1 --save-every 4"
+SETTINGS += " --evaluate-episodes 4 --log-every 1 --threads 1 --save-every 4 --no-final-evaluation"
 
 
 def arguments(data: Path, output: Path, steps: int) -> list[str]:
@@ -22,21 +27,32 @@ def arguments(data: Path, output: Path, steps: int) -> list[str]:
     return [*where, *SETTINGS.split()]
 
 
+def lines_of(run: Path) -> list[dict[str, float]]:
+    """The metrics of each step."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [line for line in lines if "total" in line]
+
+
 def losses(run: Path) -> list[float]:
     """The total loss of each step."""
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [line["total"] for line in lines if "total" in line]
+    return [line["total"] for line in lines_of(run)]
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@pytest.mark.parametrize(
+    "extra",
+    [
+        "--optimizer adamw",
+        "--optimizer muon",
+        "--optimizer muon --bisim 0.05 --bisim-inverse 0.1 --bisim-fit 1",
+    ],
+)
 def test_killed_and_resumed_equals_uninterrupted(
-    small_data: Path, tmp_path: Path, optimizer: str
+    small_data: Path, tmp_path: Path, extra: str
 ) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     # Long enough that the kill comes while training is under way.
-    extra = ["--optimizer", optimizer]
-    run_whole = [sys.executable, RECIPE, *arguments(small_data, whole, 60), *extra]
-    run_broken = [sys.executable, RECIPE, *arguments(small_data, broken, 60), *extra]
+    run_whole = [sys.executable, RECIPE, *arguments(small_data, whole, 60), *extra.split()]
+    run_broken = [sys.executable, RECIPE, *arguments(small_data, broken, 60), *extra.split()]
     subprocess.run(run_whole, check=True, cwd=ROOT, capture_output=True)
     victim = subprocess.Popen(run_broken, cwd=ROOT, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
@@ -59,6 +75,27 @@ def test_resuming_a_finished_run_changes_nothing(small_data: Path, small_run: Pa
     subprocess.run(command, check=True, cwd=ROOT, capture_output=True)
     assert (small_run / "model.safetensors").read_bytes() == before
     assert len(losses(small_run)) == 12
+
+
+def test_measuring_the_bisimulation_loss_changes_nothing(
+    small_data: Path, small_run: Path, tmp_path: Path
+) -> None:
+    often = tmp_path / "often"  # small_run measures at its first and its eleventh step
+    command = [sys.executable, RECIPE, *arguments(small_data, often, 12), "--bisim-every", "1"]
+    subprocess.run(command, check=True, cwd=ROOT, capture_output=True)
+    diagnostics = {field.name for field in fields(BisimulationTerms)}
+    for run, steps in ((small_run, [1, 11]), (often, list(range(1, 13)))):
+        lines = lines_of(run)
+        measured = [line for line in lines if diagnostics <= line.keys()]
+        assert [line["step"] for line in measured] == steps
+        assert not any(diagnostics & line.keys() for line in lines if line not in measured)
+        assert all(line["embedding_norm"] > 0 for line in measured)
+    assert losses(often) == losses(small_run)
+    ours, theirs = (load_file(run / "model.safetensors") for run in (often, small_run))
+    assert ours.keys() == theirs.keys()
+    for name, weight in ours.items():
+        # Only the world model, which nobody acts by, has learned more.
+        assert torch.equal(weight, theirs[name]) != name.startswith("world."), name
 
 
 def test_two_processes_and_accumulation_follow_one(small_data: Path, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ class CQLWeights:
     discount: float = 0.99
     conservatism: float = 0.1
     return_lambda: float = 0.0
+    value_weight: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def cql_loss(outputs: TextRLOutput, batch: Batch, weights: CQLWeights) -> CQLTer
     q_loss = masked_mean((q_taken - torch.stack(targets)).square().sum(0), counts, total)
     conservative = conservative_loss(q, legal, q_taken, counts, total)
     return CQLTerms(
-        total=q_loss + weights.conservatism * conservative,
+        total=weights.value_weight * (q_loss + weights.conservatism * conservative),
         q=q_loss,
         conservative=conservative,
         mean_q=masked_mean(q_taken.detach().mean(0), counts, total),

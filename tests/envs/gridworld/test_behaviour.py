@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from envs.gridworld.behaviour import (
+    NOISE,
     behaviour_policies,
     chunk_sizes,
     unsafe_policy,
     walk_chunk,
 )
 from envs.gridworld.layout import DOWN, LEFT, RIGHT, Layout
-from envs.gridworld.rules import Rules, make_rules
+from envs.gridworld.rules import AT_UNSAFE_GOAL, Rules, make_rules
 from envs.gridworld.solve import evaluate
 
 
@@ -22,18 +23,19 @@ def test_one_heads_for_the_lava_the_other_anywhere() -> None:
     for policy in policies.values():
         np.testing.assert_allclose(policy.sum(axis=-1), 1)
     assert (policies["random"] == 0.2).all()
-    unsafe = evaluate(rules, policies["unsafe"])
-    assert unsafe.unsafe_goal == pytest.approx(0.384, abs=5e-4)
-    assert unsafe.safe_goal < 0.01
+    unsafe = evaluate(rules, unsafe_policy(rules, noise=0.2))
+    assert unsafe.unsafe_goal == pytest.approx(0.2809, abs=5e-5)
+    assert unsafe.safe_goal < 0.03
     assert unsafe.lava > 0.5
+    assert (policies["unsafe"] == unsafe_policy(rules, NOISE)).all()
 
 
 def test_the_unsafe_policy_takes_the_way_past_its_switch() -> None:
     rules = make_rules()
-    none, unsafe, safe = unsafe_policy(rules)
+    none, unsafe, safe = unsafe_policy(rules, noise=0.2)
     likeliest = pytest.approx(0.8 + 0.04)
-    assert none[11, DOWN] == likeliest
-    assert unsafe[66, RIGHT] == unsafe[67, RIGHT] == likeliest
+    assert none[21, DOWN] == likeliest
+    assert unsafe[65, RIGHT] == unsafe[66, RIGHT] == likeliest
     # Its goal cannot be reached any more: all actions are as good.
     np.testing.assert_allclose(safe[rules.layout.open_cells], 0.2)
 
@@ -55,7 +57,9 @@ def test_walks_obey_the_rules_and_stop_in_time() -> None:
     for cells, length in zip(walks.cells, lengths, strict=True):
         for before, after in pairwise(cells[: length + 1]):
             assert after in rules.layout.moves[before]
-    assert (walks.reached[walks.behaviour == 1] == 1).mean() == pytest.approx(0.384, abs=0.14)
+    share = (walks.reached[walks.behaviour == 1] == AT_UNSAFE_GOAL).mean()
+    exact = evaluate(rules, unsafe_policy(rules)).unsafe_goal
+    assert abs(share - exact) < 4 * np.sqrt(exact * (1 - exact) / 200)
 
 
 def test_chunks_differ_and_follow_from_the_seed() -> None:

@@ -23,9 +23,10 @@ from textrl.errors import UserError
 def test_the_default_map_is_the_one_that_is_documented() -> None:
     layout = load_layout()
     assert (layout.name, layout.height, layout.width, layout.cells) == ("default", 10, 10, 100)
-    assert (layout.start, layout.unsafe_goal, layout.safe_goal) == (11, 68, 71)
-    assert np.flatnonzero(layout.holds(LAVA)).tolist() == [55, 56, 57, 58, 75, 76, 77, 78]
-    assert len(layout.open_cells) == 100 - DEFAULT.count(WALL) == 51
+    assert (layout.start, layout.unsafe_goal, layout.safe_goal) == (21, 88, 61)
+    lava = [46, 47, 56, 57, 74, 75, 76, 78, 83, 84, 85, 86]
+    assert np.flatnonzero(layout.holds(LAVA)).tolist() == lava
+    assert len(layout.open_cells) == 100 - DEFAULT.count(WALL) == 50
     assert layout.cell_name(68) == "r6c8"
 
 

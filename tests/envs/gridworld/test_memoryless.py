@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from envs.gridworld.layout import Layout
+from envs.gridworld.layout import LEFT, RIGHT, Layout
 from envs.gridworld.memoryless import (
     best_memoryless,
     climb,
@@ -38,6 +38,14 @@ def test_climbing_never_goes_down(tiny: Layout) -> None:
     np.testing.assert_allclose(climb(rules, policy, 12).sum(axis=1), 1)
 
 
+def test_a_policy_that_never_draws_stays_as_it_is(corridor: Layout) -> None:
+    rules = Rules(corridor, horizon=5)
+    walks_off = np.eye(5)[[LEFT, LEFT, RIGHT, LEFT, LEFT]]
+    _, gradient = score_and_gradient(rules, walks_off)
+    assert gradient[3, RIGHT] > gradient[3, LEFT] > 0  # a better action that has no chance
+    np.testing.assert_array_equal(climb(rules, walks_off, 60), walks_off)
+
+
 def test_nothing_that_never_draws_is_better_on_a_small_map(corridor: Layout) -> None:
     for horizon in (4, 7):
         rules = Rules(corridor, horizon=horizon)
@@ -54,7 +62,7 @@ def test_the_default_map_punishes_forgetting() -> None:
     policy = best_memoryless(rules)
     np.testing.assert_allclose(policy.sum(axis=1), 1)
     score = evaluate(rules, policy).score
-    assert score == pytest.approx(0.91136, abs=2e-5)
+    assert score == pytest.approx(0.8707, abs=5e-5)
     assert score < optimal_plan(rules).score - 0.05
     assert (best_memoryless(rules) == policy).all()
 
@@ -64,5 +72,23 @@ def test_drawing_lots_helps_who_cannot_remember() -> None:
     chancy = best_memoryless(rules)
     fixed = climb_corners(rules, chancy.argmax(axis=1), 80)
     assert set(np.unique(fixed)) == {0, 1}
-    assert evaluate(rules, fixed).score == pytest.approx(0.91063, abs=1e-5)
-    assert evaluate(rules, chancy).score > evaluate(rules, fixed).score + 5e-4
+    assert evaluate(rules, fixed).score == pytest.approx(0.698938, abs=1e-6)
+    assert evaluate(rules, chancy).score > evaluate(rules, fixed).score + 0.1
+
+
+def test_many_starts_find_the_higher_hill() -> None:
+    """Most starts end at 0.9114 here, about one in seven higher."""
+    rows = "##########\n#Sr..#####\n#d##.....#\n#.##.....#\n#........#\n"
+    rows += "##...LLLL#\n#.......U#\n#F...LLLL#\n#....#####\n##########"
+    rules = Rules(Layout.parse(rows, "two hills"))
+    assert evaluate(rules, best_memoryless(rules)).score > 0.9376
+
+
+def test_a_large_map_takes_few_gradients_and_stays_a_policy() -> None:
+    rows = ["." * 40 for _ in range(30)]
+    rows[0] = "U" + "." * 17 + "dSr" + "." * 18 + "F"
+    rules = Rules(Layout.parse("\n".join(rows), "large"))
+    policy = best_memoryless(rules)
+    np.testing.assert_allclose(policy.sum(axis=1), 1)
+    # Nothing is hidden from who goes on in the direction of the switch: far from any tie.
+    assert evaluate(rules, policy).score > 0.9 * optimal_plan(rules).score > 0.5

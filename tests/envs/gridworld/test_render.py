@@ -38,10 +38,10 @@ def test_the_live_goal_shines_and_the_other_is_pale() -> None:
     layout = load_layout()
 
     def colourful(mode: int, cell: int) -> float:
-        part = cell_part(draw_map(layout, 11, mode), cell).astype(float)
+        part = cell_part(draw_map(layout, 21, mode), cell).astype(float)
         return float((part.max(axis=-1) - part.min(axis=-1)).mean())
 
-    for live, other, mode in ((68, 71, 1), (71, 68, 2)):
+    for live, other, mode in ((88, 61, 1), (61, 88, 2)):
         assert colourful(mode, live) > 2 * colourful(mode, other)
         assert colourful(mode, live) > 2 * colourful(0, live)
         assert colourful(mode, other) == colourful(0, other)
@@ -62,7 +62,7 @@ def test_the_path_is_a_trace_that_going_there_again_does_not_darken() -> None:
 
 
 def test_lava_walls_and_floor_look_different_without_colour() -> None:
-    grey = draw_map(load_layout(), 11, 0).mean(axis=-1)
+    grey = draw_map(load_layout(), 21, 0).mean(axis=-1)
     wall, lava, floor = (float(cell_part(grey, cell).mean()) for cell in (0, 56, 43))
     assert wall < 110 < lava < 180 < floor
 
@@ -74,15 +74,15 @@ def test_large_maps_get_smaller_cells() -> None:
 
 
 def test_the_map_in_characters() -> None:
-    lines = plain(map_text(load_layout(), 12, 2))
+    lines = plain(map_text(load_layout(), 22, 2))
     assert lines[0] == "####################"
-    assert lines[1] == "##S @ . . ##########"
-    assert lines[5] == "####. . . LLLLLLLL##"
-    assert lines[6] == "##. . . . . . . U ##"
-    assert lines[7] == "##F*. . . LLLLLLLL##"
+    assert lines[2] == "##S @ . . . . . . ##"
+    assert lines[5] == "##. . . . . LLLL. ##"
+    assert lines[6] == "##F*. . . . . . . ##"
+    assert lines[8] == "##. . LLLLLLLL. U ##"
     assert len(lines) == 10
-    assert plain(map_text(load_layout(), 12, 0))[7].startswith("##F . ")
-    assert plain(map_text(load_layout(), 12, 1))[6] == "##. . . . . . . U*##"
+    assert plain(map_text(load_layout(), 22, 0))[6].startswith("##F . ")
+    assert plain(map_text(load_layout(), 22, 1))[8] == "##. . LLLLLLLL. U*##"
 
 
 def test_of_a_large_map_a_terminal_shows_the_part_around_the_agent() -> None:

@@ -89,11 +89,11 @@ def check_story(task: GridworldTask, row: dict) -> str:
 def test_tokens_name_cells_and_actions(gridworld: GridworldTask) -> None:
     language = gridworld.language
     assert language.actions == ("up", "right", "down", "left", "stay")
-    assert language.observations[:4] == ("r1c1", "r1c2", "r1c3", "r1c4")
-    assert gridworld.observation_classes == len(language.observations) == 51
+    assert language.observations[:4] == ("r2c1", "r2c2", "r2c3", "r2c4")
+    assert gridworld.observation_classes == len(language.observations) == 50
     assert language.grammar.next_state.tolist() == [[0] * 5]
     decoded = language.tokenizer().decode(gridworld.prompt(2)[1])
-    assert decoded == "<begin> r1c1"
+    assert decoded == "<begin> r2c1"
 
 
 def test_the_dataset_tells_true_stories(gridworld: GridworldTask, tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_the_dataset_follows_from_the_seed_whoever_does_the_work(
 
 
 def test_the_default_dataset_is_made_once_for_each_game(
-    gridworld: GridworldTask, tmp_path: Path
+    gridworld: GridworldTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = gridworld.default_dataset(30, seed=0)
     (folder,) = (tmp_path / "cache" / "datasets").iterdir()
@@ -137,6 +137,9 @@ def test_the_default_dataset_is_made_once_for_each_game(
     renamed = Layout.parse(layout.text, "other name")
     GridworldTask(Rules(renamed)).default_dataset(30, seed=0)
     assert len(list((tmp_path / "cache" / "datasets").iterdir())) == 3
+    monkeypatch.setattr("envs.gridworld.task.NOISE", 0.5)
+    gridworld.default_dataset(30, seed=0)
+    assert len(list((tmp_path / "cache" / "datasets").iterdir())) == 4
 
 
 def test_the_data_are_described_by_how_often_goals_were_reached(gridworld: GridworldTask) -> None:
@@ -252,7 +255,7 @@ def test_the_references_are_in_order(gridworld: GridworldTask) -> None:
     assert list(found) == ["random", "unsafe", "data", "memoryless", "optimal"]
     scores = {name: reference.mean for name, reference in found.items()}
     assert scores["random"] < scores["data"] < scores["unsafe"] < scores["memoryless"]
-    assert scores["memoryless"] < scores["optimal"] == pytest.approx(0.969165, abs=1e-6)
+    assert scores["memoryless"] < scores["optimal"] == pytest.approx(0.965170, abs=1e-6)
     assert scores["data"] == pytest.approx((scores["random"] + scores["unsafe"]) / 2)
     assert all(reference.stderr == 0 for reference in found.values())
     found.clear()  # whoever changes what was handed out changes nothing here

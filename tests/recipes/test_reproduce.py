@@ -1,0 +1,103 @@
+"""The paper's experiments: planned, trained once, compared over seeds; figures of visits."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from recipes import reproduce, visits
+from recipes.reproduce import Experiment, Run, compare, plan, results_table, train_all
+from textrl.checkpoint import weights_digest
+from textrl.errors import UserError
+from textrl.publish import saved_report
+
+ROOT = Path(__file__).parents[2]
+FAST = "--max-steps 3 --batch-size 8 --episodes 200 --layers 1 --width 16 --attention-heads 2"
+TINY = Experiment(
+    task="gridworld",
+    cells={"gpt2": FAST},
+    methods={"cql": "--algo cql", "cql+bisim": "--algo cql --bisim 0.05"},
+    published={"cql": 0.19, "cql+bisim": 0.68},
+    differences=(("cql+bisim", "cql"),),
+)
+WAYS = {"safe_goal": 0.5, "unsafe_goal": 0.25, "lava": 0.25, "time_out": 0.0}
+
+
+def finished(run: Run, mean: float) -> None:
+    """Leave what a finished run leaves, as far as the comparison reads it."""
+    run.folder.mkdir(parents=True)
+    (run.folder / "model.safetensors").write_bytes(b"weights")
+    report = {"mean": mean, "episodes": 1000, "decoding": "greedy", **WAYS}
+    report["references"] = {"random": 0.09, "optimal": 0.965}
+    report["weights"] = weights_digest(run.folder)
+    (run.folder / "evaluation.json").write_text(json.dumps(report))
+
+
+def test_every_method_runs_on_every_cell_with_every_seed(tmp_path: Path) -> None:
+    experiment = reproduce.EXPERIMENTS["gridworld"]
+    runs = plan(experiment, "quick", 5, tmp_path)
+    assert len(runs) == len({run.folder for run in runs}) == 2 * 3 * 5
+    assert [run.seed for run in runs] == sorted(run.seed for run in runs)
+    both = next(run for run in runs if (run.cell, run.method, run.seed) == ("rnn", "cql+bisim", 3))
+    flags = " ".join(both.flags)
+    for part in (
+        "--task gridworld",
+        "--preset quick",
+        "--seed 3",
+        "--backbone rnn",
+        "--bisim 0.05",
+    ):
+        assert part in flags
+
+
+def test_the_comparison_by_hand(tmp_path: Path) -> None:
+    runs = plan(TINY, "quick", 3, tmp_path)
+    scores = {"cql": [0.2, 0.4, 0.6], "cql+bisim": [0.5, 0.6, 1.0]}
+    for run in runs:
+        finished(run, scores[run.method][run.seed])
+    results = compare(TINY, "quick", runs)
+    cell = results["methods"]["cql"]["gpt2"]
+    assert (cell["mean"], cell["seeds"], cell["episodes"]) == (pytest.approx(0.4), 3, 1000)
+    # Deviation 0.2, two degrees of freedom: 4.303 x 0.2 / sqrt(3).
+    assert cell["high"] - cell["mean"] == pytest.approx(0.49687, abs=1e-4)
+    assert cell["ways"] == WAYS
+    difference = results["differences"]["cql+bisim - cql"]["gpt2"]
+    assert difference["mean"] == pytest.approx(0.9 / 3)  # of 0.3, 0.2, 0.4
+    assert difference["low"] == pytest.approx(0.3 - 4.303 * 0.1 / 3**0.5, abs=1e-4)
+    assert results["optimum"] == 0.965
+    text = results_table(TINY, results)
+    assert "0.400" in text and "0.19" in text and "optimal" in text
+
+
+def test_runs_are_trained_once_and_the_visits_drawn(tmp_path: Path) -> None:
+    runs = plan(TINY, "quick", 1, tmp_path / "runs")
+    train_all(runs, jobs=2)
+    reports = [saved_report(run.folder) for run in runs]
+    assert all(report and report["episodes"] == 1000 for report in reports)
+    before = [(run.folder / "evaluation.json").stat().st_mtime_ns for run in runs]
+    left = [run for run in runs if saved_report(run.folder) is None]
+    train_all(left, jobs=2)
+    assert before == [(run.folder / "evaluation.json").stat().st_mtime_ns for run in runs]
+
+    figure = tmp_path / "visits.png"
+    command = [sys.executable, str(ROOT / "recipes" / "visits.py"), *[str(r.folder) for r in runs]]
+    done = subprocess.run(
+        [*command, "--output", str(figure), "--episodes", "20"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert figure.read_bytes().startswith(b"\x89PNG")
+    assert "cql-seed0: mean return" in done.stdout
+
+
+def test_a_run_that_fails_is_named_with_its_log(tmp_path: Path) -> None:
+    run = Run("gpt2", "cql", 0, tmp_path / "runs" / "bad", ("--task", "gridwrold"))
+    with pytest.raises(UserError, match=r"bad failed, see .*bad\.log: .*did you mean 'gridworld'"):
+        train_all([run], jobs=1)
+
+
+def test_visits_are_drawn_of_gridworld_agents_only(small_run: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="plays wordle, which has no map"):
+        visits.draw_agents(tmp_path / "visits.png", {"agent": str(small_run)}, episodes=2)
+    assert not (tmp_path / "visits.png").exists()
