@@ -144,7 +144,10 @@ function prompt(view) {
   if (asksWord()) return `${view.judged ? "" : view.message} What was your word? ${state.entry.toUpperCase().padEnd(5, "_")}`;
   if (view.message) return view.message;
   if (view.said) return `It says ${view.said.word.toUpperCase()}. Tap the letters to colour them, or press g, y, b.`;
-  if (view.mode === "race" && view.yours.length) return `${view.yours[view.yours.length - 1].left} words left.`;
+  if (view.mode === "race" && view.yours.length) {
+    const left = view.yours[view.yours.length - 1].left;
+    return left === 1 ? "1 word left." : `${left} words left.`;
+  }
   if (view.answer) return `The word is ${view.answer.toUpperCase()}.`;
   return "";
 }
