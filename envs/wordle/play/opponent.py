@@ -42,6 +42,11 @@ class Opponent:
         """What its games are kept under: a folder may be called by several names."""
         return str(Path(self.name).resolve()) if Path(self.name).exists() else self.name
 
+    @property
+    def heads(self) -> list[str]:
+        """By which it acts; others only trained it."""
+        return [name for name in self.model.config.heads if name in ("policy", "q", "v")]
+
     def move(self, duel: Duel) -> Duel:
         """Make all guesses that are due."""
         while duel.is_models_turn:

@@ -41,7 +41,7 @@ MARKS = "[A] green: right place   (A) yellow: elsewhere   A black: not in the wo
 
 def menu(opponent: Opponent, record: Record, look: Look) -> View:
     """What can be played."""
-    heads = ", ".join(opponent.model.config.heads)
+    heads = ", ".join(opponent.heads)
     decoding = opponent.decoding
     about = f"{opponent.name}: {len(opponent.task.words.answers):,} answers, heads {heads}; "
     about += f"{decoding.name}, beta {decoding.beta:g}"

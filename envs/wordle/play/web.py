@@ -82,7 +82,7 @@ def make_app(opponent: Opponent) -> Server:
             "name": Path(opponent.name).name,
             "words": list(opponent.task.words.guesses),
             "answers": len(opponent.task.words.answers),
-            "heads": list(opponent.model.config.heads),
+            "heads": opponent.heads,
             "decoding": opponent.decoding.name,
             "beta": opponent.decoding.beta,
         }
