@@ -50,6 +50,12 @@ def hub() -> HubServer:
     return HUB
 
 
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    """Models this small gain nothing by more, and on a busy machine threads wait for each other."""
+    torch.set_num_threads(1)
+
+
 @pytest.fixture
 def language() -> Language:
     """Ids: <pad> 0, <begin> 1, hot 2, cold 3, wet 4, a 5, b 6, x 7, y 8. Actions: ax, ay, by."""
