@@ -25,12 +25,18 @@ ROOT = Path(__file__).parents[2]
 PATIENCE = 120  # seconds, for machines under load
 
 
+def mind_interrupts() -> None:
+    """For a process about to start: one of a background job ignores Ctrl-C, and so do its own."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Terminal:
     """A process on a pseudo-terminal of 80 x 24, and all that it has written."""
 
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
         self.pid, self.end = pty.fork()
         if self.pid == 0:
+            mind_interrupts()
             os.execvpe(command[0], command, environment)
         self.resize(80, 24)
         self.written = ""
@@ -163,13 +169,17 @@ def test_a_space_runs_on_its_own(small_run: Path, tmp_path: Path) -> None:
         env=environment,
         stdout=subprocess.PIPE,
         text=True,
+        preexec_fn=mind_interrupts,
     )
-    assert server.stdout is not None
-    assert f":{port}" in server.stdout.readline()
-    assert "This very folder" in fetched(f"http://127.0.0.1:{port}/")
-    assert '"answers":236' in fetched(f"http://127.0.0.1:{port}/api/about")
-    server.send_signal(signal.SIGINT)
-    assert server.wait(timeout=PATIENCE) == 0
+    try:
+        assert server.stdout is not None
+        assert f":{port}" in server.stdout.readline()
+        assert "This very folder" in fetched(f"http://127.0.0.1:{port}/")
+        assert '"answers":236' in fetched(f"http://127.0.0.1:{port}/api/about")
+        server.send_signal(signal.SIGINT)
+        assert server.wait(timeout=PATIENCE) == 0
+    finally:
+        server.kill()
 
 
 def fetched(url: str) -> str:
