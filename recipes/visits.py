@@ -74,7 +74,7 @@ def draw_agents(
         visits[f"{title}\nmean return {score.mean:.2f}"] = played_visits(task, played)
         low, high = score.interval
         print(f"{title}: mean return {score.mean:.3f} (95%: {low:.3f} to {high:.3f})")
-    visits_figure(layout, visits).savefig(figure, dpi=150)
+    visits_figure(layout, visits).savefig(figure, dpi=150, bbox_inches="tight")
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ def visits_figure(layout: Layout, visits: Mapping[str, Counts]) -> "Figure":
     except ImportError:
         raise UserError("figures need matplotlib: pip install 'textrl[figures]'") from None
 
-    figure = Figure(figsize=(3.3 * len(visits) + 0.7, 3.6), layout="constrained", dpi=150)
+    figure = Figure(figsize=(3.3 * len(visits) + 0.7, 4.0), layout="constrained", dpi=150)
     grid: Any = figure.subplots(1, len(visits), squeeze=False)
     darkest = max(float((each / max(1, each.sum())).max()) for each in visits.values())
     for axes, (title, counts) in zip(grid[0], visits.items(), strict=True):
