@@ -54,10 +54,14 @@ def push_checkpoint(folder: Path, repo: str, task: Task, steps: int) -> str:
 
 
 def evaluate_checkpoint(folder: Path, task: Task, model: TextRLModel) -> Judgement:
-    """Play as many episodes as a complete evaluation takes; the report stays in the folder."""
+    """Play as many episodes as a complete evaluation takes; the report stays in the folder.
+
+    A report of these very weights that is there already stays as it is.
+    """
     judgement = judge(task, model, task.full_evaluation())
-    report = {"task": task.name, **judgement.to_json(), "weights": weights_digest(folder)}
-    write_json(folder / EVALUATION_FILE, report)
+    if saved_report(folder) is None:
+        report = {"task": task.name, **judgement.to_json(), "weights": weights_digest(folder)}
+        write_json(folder / EVALUATION_FILE, report)
     return judgement
 
 
