@@ -1,5 +1,6 @@
 """The game as a page: gradio's server with a page of our own, and nothing on it from elsewhere."""
 
+import contextlib
 import os
 import threading
 from pathlib import Path
@@ -13,7 +14,7 @@ from gradio import Server
 from pydantic import BaseModel, Field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from envs.wordle.game import WORD_LENGTH
+from envs.wordle.game import MAX_GUESSES, WORD_LENGTH
 from envs.wordle.play.opponent import Opponent
 from envs.wordle.play.rooms import NoSuchGame, Rooms
 from textrl.errors import UserError
@@ -159,6 +160,12 @@ class Gate:
 def serve(opponent: Opponent, host: str, port: int) -> None:
     """Serve the page until Ctrl-C."""
     app = make_app(opponent)
+    # The first guesses of a process take several times as long: not in front of a visitor.
+    rehearsal = Rooms(opponent)
+    game = rehearsal.new("watch", None)["game"]
+    with contextlib.suppress(UserError):  # when it is over
+        for _ in range(MAX_GUESSES):
+            rehearsal.step(game)
     _, url, _ = app.launch(
         server_name=host,
         server_port=port,
