@@ -20,9 +20,9 @@ import yaml
 
 LARGE = (".safetensors", ".parquet", ".png")
 TOKENS = {
-    "hf_alicewrites": {"name": "alice", "role": "write", "orgs": ["acme"]},
-    "hf_alicereads": {"name": "alice", "role": "read", "orgs": ["acme"]},
-    "hf_bobwrites": {"name": "bob", "role": "write", "orgs": []},
+    "hf_canwrite": {"name": "mine", "role": "write", "orgs": ["acme"]},
+    "hf_canread": {"name": "mine", "role": "read", "orgs": ["acme"]},
+    "hf_bobwrites": {"name": "others", "role": "write", "orgs": []},
 }
 
 

@@ -36,7 +36,7 @@ def table(card: str) -> list[list[str]]:
 
 
 def test_the_model_index_has_values_intervals_and_references(wordle: WordleTask) -> None:
-    card = ModelCard(model_card(CONFIG, wordle, 2000, "alice/agent", REPORT))
+    card = ModelCard(model_card(CONFIG, wordle, 2000, "mine/agent", REPORT))
     assert card.data.model_name == "agent"
     assert card.data.library_name == "textrl"
     assert card.data.tags == ["textrl", "offline-rl", "wordle", "bc"]
@@ -54,7 +54,7 @@ def test_the_model_index_has_values_intervals_and_references(wordle: WordleTask)
 
 
 def test_the_table_has_everyone_in_the_order_of_their_scores(wordle: WordleTask) -> None:
-    card = model_card(CONFIG, wordle, 2000, "alice/agent", REPORT)
+    card = model_card(CONFIG, wordle, 2000, "mine/agent", REPORT)
     assert table(card) == [
         ["optimal", "-1.500", "exact", "reference"],
         ["**this agent, greedy**", "-1.750", "-2.250 to -1.250", "4 episodes"],
@@ -70,12 +70,12 @@ def test_a_single_episode_has_no_interval(wordle: WordleTask, tmp_path: Path) ->
     alone = {"mean": -1.0, "interval_95": [math.nan, math.nan], "episodes": 1, **DETAILS}
     write_json(tmp_path / "evaluation.json", {**REPORT, "decodings": {"greedy": alone}})
     report = json.loads((tmp_path / "evaluation.json").read_text())
-    card = model_card(CONFIG, wordle, 2000, "alice/agent", report)
+    card = model_card(CONFIG, wordle, 2000, "mine/agent", report)
     assert table(card)[0] == ["**this agent, greedy**", "-1.000", "", "1 episodes"]
 
 
 def test_what_a_stranger_is_told(wordle: WordleTask) -> None:
-    text = model_card(CONFIG, wordle, 2000, "alice/agent", REPORT, ["figures/curve.png"])
+    text = model_card(CONFIG, wordle, 2000, "mine/agent", REPORT, ["figures/curve.png"])
     for words in (
         "find a hidden five-letter word within 6 guesses",
         "12 answers and 14 allowed guesses",
@@ -84,8 +84,8 @@ def test_what_a_stranger_is_told(wordle: WordleTask) -> None:
         "for 2,000 steps of 32\nepisodes",
         "seed 7",
         "300,000 episodes that the task makes itself",
-        'load_model("alice/agent")',
-        "recipes/evaluate.py alice/agent",
+        'load_model("mine/agent")',
+        "recipes/evaluate.py mine/agent",
         "## Limits",
         "![curve](figures/curve.png)",
     ):
@@ -106,7 +106,7 @@ def test_only_a_dataset_on_the_hub_is_linked(
     monkeypatch.chdir(tmp_path)
     if is_local:
         (tmp_path / "data" / "games").mkdir(parents=True)
-    text = model_card(TrainConfig(data="data/games"), wordle, 1, "alice/agent")
+    text = model_card(TrainConfig(data="data/games"), wordle, 1, "mine/agent")
     assert ModelCard(text).data.datasets == (None if is_local else ["data/games"])
     assert "the dataset `data/games`" in text
 
@@ -120,11 +120,11 @@ def test_a_dataset_s_card(wordle: WordleTask, episodes: int, size: str) -> None:
         "expert": np.full(episodes - 9, -1, dtype=np.float32),
         "novice": np.full(9, -3, dtype=np.float32),
     }
-    text = dataset_card(wordle, returns, "alice/games", "Made by hand.")
+    text = dataset_card(wordle, returns, "mine/games", "Made by hand.")
     card = DatasetCard(text)
     assert card.data.size_categories == [size]
     assert card.data.configs[0]["data_files"] == [{"split": "train", "path": "data/train-*"}]
     mean = (-(episodes - 9) - 27) / episodes
     assert table(text)[1] == ["novice", "9", f"{9 / episodes:.1%}", "-3.000"]
     assert table(text)[2] == ["all", f"{episodes:,}", "100.0%", f"{mean:.3f}"]
-    assert "Made by hand." in text and 'load_episodes("alice/games")' in text
+    assert "Made by hand." in text and 'load_episodes("mine/games")' in text

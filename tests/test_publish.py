@@ -20,7 +20,7 @@ MakeModel = Callable[..., TextRLModel]
 
 @pytest.fixture(autouse=True)
 def _logged_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_TOKEN", "hf_alicewrites")
+    monkeypatch.setenv("HF_TOKEN", "hf_canwrite")
 
 
 @pytest.fixture
@@ -41,9 +41,9 @@ def test_training_state_and_other_things_stay_here(
         (saved / name).parent.mkdir(parents=True, exist_ok=True)
         (saved / name).write_text("private")
     (saved / "metrics.jsonl").write_text("{}\n")
-    publish.open_checkpoint_repo("alice/little", private=False)
-    publish.push_checkpoint(saved, "alice/little", wordle, steps=10)
-    files = hub.model("alice/little").files
+    publish.open_checkpoint_repo("mine/little", private=False)
+    publish.push_checkpoint(saved, "mine/little", wordle, steps=10)
+    files = hub.model("mine/little").files
     assert files.keys() == {
         *("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"),
         *("task.json", "training.yaml", "metrics.jsonl", "README.md", ".gitattributes"),
@@ -80,14 +80,14 @@ def test_a_smaller_dataset_leaves_no_rows_of_a_larger_one(
     monkeypatch.setattr(publish, "ROWS_PER_FILE", 100)
     large = collected(wordle, tmp_path / "large", 250)
     collected(wordle, tmp_path / "small", 150)
-    publish.open_dataset_repo("alice/sizes", private=False)
-    publish.push_dataset(tmp_path / "large", "alice/sizes", wordle)
-    assert len([f for f in hub.dataset("alice/sizes").files if f.endswith(".parquet")]) == 3
-    assert load_episodes("alice/sizes")[:] == large[:]
-    publish.push_dataset(tmp_path / "small", "alice/sizes", wordle)
-    assert {f for f in hub.dataset("alice/sizes").files if f.endswith(".parquet")} == {
+    publish.open_dataset_repo("mine/sizes", private=False)
+    publish.push_dataset(tmp_path / "large", "mine/sizes", wordle)
+    assert len([f for f in hub.dataset("mine/sizes").files if f.endswith(".parquet")]) == 3
+    assert load_episodes("mine/sizes")[:] == large[:]
+    publish.push_dataset(tmp_path / "small", "mine/sizes", wordle)
+    assert {f for f in hub.dataset("mine/sizes").files if f.endswith(".parquet")} == {
         "data/train-00000-of-00002.parquet",
         "data/train-00001-of-00002.parquet",
     }
-    assert len(load_episodes("alice/sizes")) == 150
+    assert len(load_episodes("mine/sizes")) == 150
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []

@@ -9,12 +9,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from datasets import load_dataset
 from huggingface_hub import DatasetCard, ModelCard
 from transformers import AutoTokenizer
 
+from envs.wordle.play.duel import begin_watch
+from envs.wordle.play.opponent import load_opponent
 from recipes import collect, evaluate, push, train
 from tests.hub_server import HubServer
 from textrl.checkpoint import load_model
@@ -25,7 +28,7 @@ from textrl.model import TextRLModel
 ROOT = Path(__file__).parents[2]
 TINY = "--layers 1 --width 16 --attention-heads 2 --batch-size 8 --evaluate-every 1000"
 TINY += " --evaluate-episodes 4 --log-every 1 --threads 1 --max-steps 12 --save-every 4"
-TOKEN = "hf_alicewrites"
+TOKEN = "hf_canwrite"
 PUSHED = {
     *("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "task.json"),
     *("training.yaml", "metrics.jsonl", "evaluation.json", "README.md", ".gitattributes"),
@@ -63,28 +66,33 @@ def folder(small_run: Path, tmp_path: Path) -> Path:
 
 def test_there_and_back(hub: HubServer, run: Run, folder: Path) -> None:
     (folder / "curve.png").write_bytes(b"a picture")
-    printed = run(push, folder, "alice/wordle")
+    printed = run(push, folder, "mine/wordle")
     assert "evaluating first (236 episodes)" in printed
-    assert f"published as {hub.url}/alice/wordle" in printed
-    files = hub.model("alice/wordle").files
+    assert f"published as {hub.url}/mine/wordle" in printed
+    files = hub.model("mine/wordle").files
     assert files.keys() == PUSHED | {"curve.png"}
     assert all(TOKEN.encode() not in content for content in files.values())
 
     # The bits survive, and so does what they say of a history.
-    theirs, ours = TextRLModel.from_pretrained("alice/wordle"), load_model(str(folder))[0]
+    theirs, ours = TextRLModel.from_pretrained("mine/wordle"), load_model(str(folder))[0]
     history = torch.tensor([[1, 400, 430, 460, 480, 510, 5, 80, 160, 240, 320]])
     for name in ("policy", "q", "target_q", "v"):
         assert torch.equal(getattr(theirs(history), name), getattr(ours(history), name))
-    assert AutoTokenizer.from_pretrained("alice/wordle")("<begin>")["input_ids"] == [1]
+    assert AutoTokenizer.from_pretrained("mine/wordle")("<begin>")["input_ids"] == [1]
+
+    # It plays by its name.
+    opponent = load_opponent("mine/wordle")
+    guess = opponent.guess(begin_watch(opponent.task.words, np.random.default_rng(0)))
+    assert guess.word in opponent.task.words.guesses and opponent.heads == ["policy", "q", "v"]
 
     # Judged by its name, it scores as from its folder; nothing has to be evaluated twice.
-    run(evaluate, "alice/wordle", "--json", "theirs.json")
+    run(evaluate, "mine/wordle", "--json", "theirs.json")
     local = json.loads((folder / "evaluation.json").read_text())
     by_name = json.loads(Path("theirs.json").read_text())
     for key in ("weights", "decodings", "references", "beta"):
         assert by_name[key] == local[key]
-    assert "evaluating" not in run(push, folder, "alice/wordle")
-    assert len(hub.model("alice/wordle").commits) == 2, "nothing had changed"
+    assert "evaluating" not in run(push, folder, "mine/wordle")
+    assert len(hub.model("mine/wordle").commits) == 2, "nothing had changed"
 
     card = ModelCard(files["README.md"].decode())
     greedy, sampled = card.data.eval_results
@@ -101,13 +109,13 @@ def test_there_and_back(hub: HubServer, run: Run, folder: Path) -> None:
 def test_results_of_other_weights_are_not_shown(hub: HubServer, run: Run, folder: Path) -> None:
     old = {"weights": "0" * 64, "decodings": {}, "references": {}}
     (folder / "evaluation.json").write_text(json.dumps(old))
-    run(push, folder, "alice/stale", "--no-evaluate")
-    card = ModelCard(hub.model("alice/stale").files["README.md"].decode())
+    run(push, folder, "mine/stale", "--no-evaluate")
+    card = ModelCard(hub.model("mine/stale").files["README.md"].decode())
     assert card.data.eval_results is None
     assert "Not evaluated yet" in card.text
-    assert "evaluation.json" not in hub.model("alice/stale").files
-    assert "evaluating first" in run(push, folder, "alice/stale")
-    assert "evaluation.json" in hub.model("alice/stale").files
+    assert "evaluation.json" not in hub.model("mine/stale").files
+    assert "evaluating first" in run(push, folder, "mine/stale")
+    assert "evaluation.json" in hub.model("mine/stale").files
 
 
 def test_a_killed_upload_leaves_nothing_half_and_can_be_repeated(
@@ -116,16 +124,16 @@ def test_a_killed_upload_leaves_nothing_half_and_can_be_repeated(
     weights = folder / "model.safetensors"
     hub.large.clear()
     hub.hold_uploads = True
-    command = [sys.executable, ROOT / "recipes" / "push.py", folder, "alice/killed"]
+    command = [sys.executable, ROOT / "recipes" / "push.py", folder, "mine/killed"]
     victim = subprocess.Popen([*command, "--no-evaluate"], env=os.environ)
     assert hub.held.wait(120), "no upload came"
     victim.kill()
     victim.wait()
     hub.be_kind()
-    assert hub.model("alice/killed").messages == ["initial commit"]
-    run(push, folder, "alice/killed", "--no-evaluate")
-    assert hub.model("alice/killed").files["model.safetensors"] == weights.read_bytes()
-    assert hub.model("alice/killed").messages == ["initial commit", "wordle, 12 steps"]
+    assert hub.model("mine/killed").messages == ["initial commit"]
+    run(push, folder, "mine/killed", "--no-evaluate")
+    assert hub.model("mine/killed").files["model.safetensors"] == weights.read_bytes()
+    assert hub.model("mine/killed").messages == ["initial commit", "wordle, 12 steps"]
 
 
 def test_training_publishes_at_every_save_and_outlives_a_failure(
@@ -133,10 +141,10 @@ def test_training_publishes_at_every_save_and_outlives_a_failure(
 ) -> None:
     hub.drop_commits = 1
     arguments = ["--data", small_data, "--output", "run", *TINY.split()]
-    printed = run(train, *arguments, "--push-to-hub", "alice/trained", "--private")
-    assert printed.count("warning: cannot publish to 'alice/trained'") == 1
-    assert f"published as {hub.url}/alice/trained" in printed
-    repo = hub.model("alice/trained")
+    printed = run(train, *arguments, "--push-to-hub", "mine/trained", "--private")
+    assert printed.count("warning: cannot publish to 'mine/trained'") == 1
+    assert f"published as {hub.url}/mine/trained" in printed
+    repo = hub.model("mine/trained")
     assert repo.private
     assert repo.messages == ["initial commit", "wordle, 8 steps", "wordle, 12 steps"]
     assert repo.files.keys() == PUSHED
@@ -154,12 +162,12 @@ def test_training_publishes_at_every_save_and_outlives_a_failure(
 
     # The same run, to be published under another name: the push fails, then goes on.
     hub.drop_commits = 1
-    again = ["--output", "run", "--resume", "--push-to-hub", "alice/other", "--no-private"]
+    again = ["--output", "run", "--resume", "--push-to-hub", "mine/other", "--no-private"]
     error = run(train, *again, fails=True)
-    assert "`python recipes/push.py run alice/other` goes on" in error
-    assert "evaluating" not in run(push, "run", "alice/other")
-    assert hub.model("alice/other").files.keys() == PUSHED
-    assert "for 12 steps" in hub.model("alice/other").files["README.md"].decode()
+    assert "`python recipes/push.py run mine/other` goes on" in error
+    assert "evaluating" not in run(push, "run", "mine/other")
+    assert hub.model("mine/other").files.keys() == PUSHED
+    assert "for 12 steps" in hub.model("mine/other").files["README.md"].decode()
 
 
 def test_a_push_that_cannot_work_is_refused_before_training(
@@ -167,11 +175,11 @@ def test_a_push_that_cannot_work_is_refused_before_training(
 ) -> None:
     arguments = ["--data", small_data, "--output", "run", *TINY.split(), "--push-to-hub"]
     assert "it must be USER/NAME" in run(train, *arguments, "wordle", fails=True)
-    assert "may not write there" in run(train, *arguments, "bob/wordle", fails=True)
+    assert "may not write there" in run(train, *arguments, "others/wordle", fails=True)
     monkeypatch.delenv("HF_TOKEN")
-    assert "there is no Hugging Face token" in run(train, *arguments, "alice/new", fails=True)
+    assert "there is no Hugging Face token" in run(train, *arguments, "mine/new", fails=True)
     assert not Path("run").exists()
-    collecting = ["--task", "wordle", "--output", "games", "--push-to-hub", "alice/games"]
+    collecting = ["--task", "wordle", "--output", "games", "--push-to-hub", "mine/games"]
     assert "there is no Hugging Face token" in run(collect, *collecting, fails=True)
     assert not Path("games").exists()
 
@@ -179,10 +187,10 @@ def test_a_push_that_cannot_work_is_refused_before_training(
 def test_a_dataset_there_and_back(hub: HubServer, run: Run, tmp_path: Path) -> None:
     making = ["--task", "wordle", "--episodes", 500, "--output", "games", "--workers", 1]
     hub.drop_commits = 1
-    error = run(collect, *making, "--push-to-hub", "alice/games", fails=True)
-    assert "`python recipes/push.py games alice/games` goes on" in error
-    run(push, "games", "alice/games")
-    files = hub.dataset("alice/games").files
+    error = run(collect, *making, "--push-to-hub", "mine/games", fails=True)
+    assert "`python recipes/push.py games mine/games` goes on" in error
+    run(push, "games", "mine/games")
+    files = hub.dataset("mine/games").files
     assert files.keys() == {
         *(".gitattributes", "README.md", "task.json", "collection.json"),
         "data/train-00000-of-00001.parquet",
@@ -191,39 +199,39 @@ def test_a_dataset_there_and_back(hub: HubServer, run: Run, tmp_path: Path) -> N
     assert card.data.size_categories == ["n<1K"]
     assert "500 episodes of wordle" in card.text and "seed 0" in card.text
 
-    ours, theirs = load_episodes("games"), load_episodes("alice/games")
+    ours, theirs = load_episodes("games"), load_episodes("mine/games")
     assert theirs.features == ours.features
     assert theirs[:] == ours[:]
-    assert load_dataset("alice/games", split="train")["tokens"][7] == ours["tokens"][7]
-    learning = ["--data", "alice/games", *TINY.split()]
-    run(train, *learning, "--output", "run", "--push-to-hub", "alice/from-games")
-    card_of_agent = ModelCard(hub.model("alice/from-games").files["README.md"].decode())
-    assert card_of_agent.data.datasets == ["alice/games"]
+    assert load_dataset("mine/games", split="train")["tokens"][7] == ours["tokens"][7]
+    learning = ["--data", "mine/games", *TINY.split()]
+    run(train, *learning, "--output", "run", "--push-to-hub", "mine/from-games")
+    card_of_agent = ModelCard(hub.model("mine/from-games").files["README.md"].decode())
+    assert card_of_agent.data.datasets == ["mine/games"]
     Path("words.txt").write_text("crane\nslate\nmoist\n")
     other = run(train, *learning, "--output", "other", "--words", "words.txt", fails=True)
     assert "was made with words 'paper'" in other
 
 
 def test_what_cannot_be_pushed(hub: HubServer, run: Run, folder: Path, small_data: Path) -> None:
-    assert "'nowhere' is no folder" in run(push, "nowhere", "alice/x", fails=True)
+    assert "'nowhere' is no folder" in run(push, "nowhere", "mine/x", fails=True)
     Path("empty").mkdir()
-    assert "no config.json" in run(push, "empty", "alice/x", fails=True)
-    assert "it must be USER/NAME" in run(push, folder, "alice", fails=True)
+    assert "no config.json" in run(push, "empty", "mine/x", fails=True)
+    assert "it must be USER/NAME" in run(push, folder, "mine", fails=True)
     games = Path(shutil.copytree(small_data, "games"))
-    assert "leave it out" in run(push, games, "alice/x", "--no-evaluate", fails=True)
+    assert "leave it out" in run(push, games, "mine/x", "--no-evaluate", fails=True)
     (games / "task.json").unlink()
-    assert "has no task.json" in run(push, games, "alice/x", fails=True)
-    assert not any(name == "alice/x" for _, name in hub.repos)
+    assert "has no task.json" in run(push, games, "mine/x", fails=True)
+    assert not any(name == "mine/x" for _, name in hub.repos)
 
 
 def test_names_that_cannot_be_loaded(hub: HubServer, run: Run, folder: Path) -> None:
-    assert "no such repository" in run(evaluate, "alice/never", fails=True)
+    assert "no such repository" in run(evaluate, "mine/never", fails=True)
     assert "doesn't exist on the Hub" in run(
-        train, "--data", "alice/never", "--threads", 1, fails=True
+        train, "--data", "mine/never", "--threads", 1, fails=True
     )
-    run(push, folder, "alice/hurt", "--no-evaluate")
-    repo = hub.model("alice/hurt")
+    run(push, folder, "mine/hurt", "--no-evaluate")
+    repo = hub.model("mine/hurt")
     repo.commit("by hand", {**repo.files, "model.safetensors": b"garbage"})
-    assert "cannot load a checkpoint from 'alice/hurt'" in run(evaluate, "alice/hurt", fails=True)
+    assert "cannot load a checkpoint from 'mine/hurt'" in run(evaluate, "mine/hurt", fails=True)
     repo.commit("by hand", {"task.json": b"{}"})
-    assert "'alice/hurt' is no checkpoint" in run(evaluate, "alice/hurt", fails=True)
+    assert "'mine/hurt' is no checkpoint" in run(evaluate, "mine/hurt", fails=True)
