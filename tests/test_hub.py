@@ -153,9 +153,7 @@ def test_tokens_that_do_not_do(
         open_repo("mine/agent", "model", False, MARKS)
     assert str(error.value).startswith(f"cannot publish to 'mine/agent': {told}")
     everything = str(error.value) + "".join(capfd.readouterr())
-    assert (
-        "hf_w" not in everything and "inside" not in everything and "canread" not in everything
-    )
+    assert "hf_w" not in everything and "inside" not in everything and "canread" not in everything
     assert ("models", "mine/agent") not in hub.repos
 
 
