@@ -1,16 +1,18 @@
 """Make a dataset: parse -> task -> play or read games -> write -> summary."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from envs.tasks import make_task
 from envs.wordle.task import WordleTask
 from textrl.collect import refuse_existing
-from textrl.config import TrainConfig, make_parser
+from textrl.config import make_parser, read_preset
 from textrl.dataset import returns_by_behaviour
 from textrl.errors import UserError, run_recipe
 from textrl.publish import COLLECTION_FILE, how_to_go_on, open_dataset_repo, push_dataset
 from textrl.report import dataset_table, write_json
 
+PRESETS = Path(__file__).parent / "configs"
 EXAMPLE = "python recipes/collect.py --task wordle --episodes 1000000 --output data/wordle-1m"
 TWEETS_HOW = (
     "Games that people shared on Twitter: the colours are theirs, the letters were drawn, row by"
@@ -22,7 +24,9 @@ def main() -> None:
     """Parse the command line and run."""
     parser = make_parser("Make a dataset of episodes to train on.", EXAMPLE)
     parser.add_argument("--task", required=True, help="which task's episodes to make")
-    parser.add_argument("--episodes", type=int, default=300_000, metavar="N", help="how many")
+    parser.add_argument(
+        "--episodes", type=int, metavar="N", help="how many (default: as the quick preset has)"
+    )
     parser.add_argument("--output", required=True, metavar="DIR", help="the new dataset's folder")
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="start of every random number"
@@ -33,6 +37,7 @@ def main() -> None:
     parser.add_argument(
         "--words", default="paper", help="wordle: paper (236 answers), full, or a file"
     )
+    parser.add_argument("--layout", default="default", help="gridworld: default, or a file")
     parser.add_argument(
         "--tweets", metavar="CSV", help="wordle: read games that people shared instead"
     )
@@ -48,7 +53,8 @@ def main() -> None:
         if value is not None and value < least:
             raise UserError(f"--{name} must be at least {least}, not {value}")
 
-    task = make_task(TrainConfig(task=options.task, words=options.words))
+    preset = read_preset(PRESETS, options.task, "quick")
+    task = make_task(replace(preset, words=options.words, layout=options.layout))
     folder = Path(options.output)
     refuse_existing(folder)
     if options.push_to_hub:
@@ -60,7 +66,8 @@ def main() -> None:
         rows = task.collect_tweets(Path(options.tweets), options.seed, folder, options.workers)
     else:
         how = f"Simulated by the players that the task brings along, seed {options.seed}."
-        rows = task.collect(options.episodes, options.seed, folder, options.workers)
+        episodes = options.episodes or preset.episodes
+        rows = task.collect(episodes, options.seed, folder, options.workers)
 
     write_json(folder / COLLECTION_FILE, {"how": how})
     returns = returns_by_behaviour(rows)

@@ -1,6 +1,8 @@
 """Remake the paper's experiments: plan -> train what is missing -> compare -> results/."""
 
+import operator
 import os
+import statistics
 import subprocess
 import sys
 import time
@@ -10,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import transformers
 from tqdm import tqdm
 
@@ -22,6 +23,7 @@ from textrl.report import over_seeds, table, write_json
 
 EXAMPLE = "python recipes/reproduce.py --only gridworld --seeds 5"
 TRAIN = Path(__file__).parent / "train.py"
+SCORES = ("mean", "stderr")
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ RNN = "--backbone rnn --width 128 --representation-hidden 256"  # appendix B's e
 EXPERIMENTS = {
     "gridworld": Experiment(
         task="gridworld",
-        cells={"gpt2": "", "rnn": RNN},
+        cells={"gpt2": "--backbone gpt2", "rnn": RNN},
         methods={
             "filtered-bc": "--algo filtered-bc",
             "cql": "--algo cql",
@@ -92,7 +94,8 @@ def main() -> None:
         if options.plan:
             print("\n".join(f"  {run.folder}" for run in left))
             continue
-        train_all(left, options.jobs)
+        if left:
+            train_all(left, options.jobs)
         output = Path(options.output)
         output.mkdir(parents=True, exist_ok=True)
         results = compare(experiment, options.scale, runs)
@@ -140,19 +143,34 @@ def train_all(runs: Sequence[Run], jobs: int) -> None:
                 raise UserError(f"{run.folder} failed, see {log}: {last}")
 
     with ThreadPoolExecutor(jobs) as pool:
-        for _ in tqdm(pool.map(train, runs), total=len(runs), unit="run"):
-            pass
+        try:
+            for _ in tqdm(pool.map(train, runs), total=len(runs), unit="run"):
+                pass
+        except BaseException:
+            pool.shutdown(cancel_futures=True)  # what has not begun need not begin
+            raise
+
+
+def report_of(run: Run) -> dict[str, Any]:
+    """The evaluation of a finished run."""
+    report = saved_report(run.folder)
+    if report is None:
+        raise UserError(f"{run.folder} has no evaluation of its weights: remove it and start again")
+    return report
 
 
 def compare(experiment: Experiment, scale: str, runs: Sequence[Run]) -> dict[str, Any]:
     """Means over seeds with intervals, and the differences seed by seed."""
-    reports = {(run.cell, run.method, run.seed): saved_report(run.folder) for run in runs}
+    reports = {(run.cell, run.method, run.seed): report_of(run) for run in runs}
     seeds = sorted({run.seed for run in runs})
+    first = report_of(runs[0])
+    # How the episodes went besides their scores, as far as it can be averaged.
+    headline = first["decodings"][first["decoding"]]
+    kinds = [n for n, value in headline.items() if type(value) is float and n not in SCORES]
 
-    def scores(cell: str, method: str) -> list[float]:
-        return [reports[cell, method, seed]["mean"] for seed in seeds]  # type: ignore[index]
+    def by_seed(cell: str, method: str, figure: str = "mean") -> list[float]:
+        return [reports[cell, method, seed][figure] for seed in seeds]
 
-    first = next(report for report in reports.values() if report)
     return {
         "task": experiment.task,
         "scale": scale,
@@ -160,13 +178,11 @@ def compare(experiment: Experiment, scale: str, runs: Sequence[Run]) -> dict[str
         "methods": {
             method: {
                 cell: {
-                    **over_seeds(scores(cell, method)),
+                    **over_seeds(by_seed(cell, method)),
                     "episodes": first["episodes"],
-                    "by_seed": scores(cell, method),
-                    "ways": {
-                        name: float(np.mean([reports[cell, method, s][name] for s in seeds]))  # type: ignore[index]
-                        for name, value in first.items()
-                        if name in ("safe_goal", "unsafe_goal", "lava", "time_out")
+                    "by_seed": by_seed(cell, method),
+                    "metrics": {
+                        kind: statistics.fmean(by_seed(cell, method, kind)) for kind in kinds
                     },
                 }
                 for cell in experiment.cells
@@ -175,7 +191,9 @@ def compare(experiment: Experiment, scale: str, runs: Sequence[Run]) -> dict[str
         },
         "differences": {
             f"{ours} - {theirs}": {
-                cell: over_seeds(np.subtract(scores(cell, ours), scores(cell, theirs)).tolist())
+                cell: over_seeds(
+                    list(map(operator.sub, by_seed(cell, ours), by_seed(cell, theirs)))
+                )
                 for cell in experiment.cells
             }
             for ours, theirs in experiment.differences

@@ -89,7 +89,7 @@ and heads on it choose the next action token.
 With textrl installed, and from its folder:
 
     python recipes/evaluate.py {name}    # scores beside those of reference players
-    python recipes/play.py {name}        # play against it, if it plays Wordle
+    python recipes/play.py {name}        # play against it, where its task has two players
 
 ```python
 from envs.tasks import task_of_checkpoint

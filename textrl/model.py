@@ -246,13 +246,7 @@ class TextRLModel(PreTrainedModel):
             target_phi, _ = self._encode(
                 self.target_backbone, self.target_representation, tokens, state_positions
             )
-            here = TextRLOutput(
-                policy=None if output.policy is None else output.policy[at],
-                target_q=None if output.target_q is None else output.target_q[:, *at],
-                v=None if output.v is None else output.v[at],
-            )
-            scores = action_scores(here, pairs.legal, self.config.beta)
-            chosen = pairs.actions if pairs.from_data else throw(pairs.dice, scores.softmax(dim=-1))
+            chosen = pairs.actions if pairs.from_data else self._choose(output, pairs)
             z = target_phi[at]
             output.imagined_reward, output.imagined_dynamics = self.world(z, chosen)
         output.target_representation = target_phi
@@ -266,6 +260,17 @@ class TextRLModel(PreTrainedModel):
             following = (pairs.state + 1).clamp_max(phi.shape[1] - 1)
             both = torch.cat([phi[at], phi[pairs.episode, following]], dim=-1)
             output.inverse = self.inverse(both)
+
+    def _choose(self, output: TextRLOutput, pairs: Pairs) -> Tensor:
+        """A token of the current policy at each of the pairs' histories, (n,)."""
+        at = (pairs.episode, pairs.state)
+        here = TextRLOutput(
+            policy=None if output.policy is None else output.policy[at],
+            target_q=None if output.target_q is None else output.target_q[:, *at],
+            v=None if output.v is None else output.v[at],
+        )
+        scores = action_scores(here, pairs.legal, self.config.beta)
+        return throw(pairs.dice, scores.softmax(dim=-1))
 
     def new_cache(self) -> Any:
         """The empty cache with which episodes begin."""

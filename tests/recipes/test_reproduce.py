@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,8 @@ def finished(run: Run, mean: float) -> None:
     """Leave what a finished run leaves, as far as the comparison reads it."""
     run.folder.mkdir(parents=True)
     (run.folder / "model.safetensors").write_bytes(b"weights")
-    report = {"mean": mean, "episodes": 1000, "decoding": "greedy", **WAYS}
+    played = {"mean": mean, "stderr": 0.01, "episodes": 1000, **WAYS}
+    report: dict[str, Any] = {"decoding": "greedy", "decodings": {"greedy": played}, **played}
     report["references"] = {"random": 0.09, "optimal": 0.965}
     report["weights"] = weights_digest(run.folder)
     (run.folder / "evaluation.json").write_text(json.dumps(report))
@@ -62,7 +64,7 @@ def test_the_comparison_by_hand(tmp_path: Path) -> None:
     assert (cell["mean"], cell["seeds"], cell["episodes"]) == (pytest.approx(0.4), 3, 1000)
     # Deviation 0.2, two degrees of freedom: 4.303 x 0.2 / sqrt(3).
     assert cell["high"] - cell["mean"] == pytest.approx(0.49687, abs=1e-4)
-    assert cell["ways"] == WAYS
+    assert cell["metrics"] == WAYS
     difference = results["differences"]["cql+bisim - cql"]["gpt2"]
     assert difference["mean"] == pytest.approx(0.9 / 3)  # of 0.3, 0.2, 0.4
     assert difference["low"] == pytest.approx(0.3 - 4.303 * 0.1 / 3**0.5, abs=1e-4)

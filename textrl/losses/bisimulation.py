@@ -107,7 +107,9 @@ def bisimulation_loss(
     assert outputs.imagined_reward is not None and outputs.imagined_dynamics is not None
     at, total = (pairs.episode, pairs.state), max(1, batch.completed_count)
     phi = outputs.representation[at]
-    everywhere = torch.ones_like(pairs.dice, dtype=torch.bool)
+
+    def mean(values: Tensor) -> Tensor:
+        return values.sum() / total
 
     with torch.no_grad():
         target = bisimulation_targets(
@@ -118,7 +120,7 @@ def bisimulation_loss(
             weights.discount,
         )
     learned = distance(phi, phi[pairs.partner], weights.distance)
-    bisimulation = masked_mean((learned - target).square(), everywhere, total)
+    bisimulation = mean((learned - target).square())
 
     # What followed: an observation's class, or else the next history, where there is one.
     observed = batch.observations[at]
@@ -126,9 +128,7 @@ def bisimulation_loss(
     following = (pairs.state + 1).clamp_max(outputs.representation.shape[1] - 1)
     next_z = outputs.target_representation[pairs.episode, following].detach()
     is_fitted = observed >= 0 if classes else has_next
-    model_reward = masked_mean(
-        (outputs.predicted_reward - batch.rewards[at]).square(), everywhere, total
-    )
+    model_reward = mean((outputs.predicted_reward - batch.rewards[at]).square())
     model_dynamics = masked_mean(
         dynamics_fit(outputs.predicted_dynamics, observed, next_z, classes), is_fitted, total
     )
@@ -147,10 +147,10 @@ def bisimulation_loss(
             model_reward=model_reward,
             model_dynamics=model_dynamics,
             inverse=inverse,
-            learned_distance=masked_mean(learned, everywhere, total),
-            target_distance=masked_mean(target, everywhere, total),
+            learned_distance=mean(learned),
+            target_distance=mean(target),
             distance_correlation=share * correlation(learned, target),
-            embedding_norm=masked_mean(phi.norm(dim=-1), everywhere, total),
+            embedding_norm=mean(phi.norm(dim=-1)),
             embedding_spread=share * spread.nan_to_num(),
         )
     added = model_reward + model_dynamics

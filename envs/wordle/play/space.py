@@ -13,7 +13,6 @@ from envs.wordle.play.opponent import Opponent
 from textrl.checkpoint import TASK_FILE, describe_task, scratch_folder
 from textrl.errors import UserError
 
-CPU_WHEELS = "https://download.pytorch.org/whl/cpu"  # a plain torch brings gigabytes for GPUs
 CODE = (textrl, envs)
 NOT_CODE = ("__pycache__", "*.pyc")
 
@@ -82,7 +81,7 @@ def write_space(folder: Path, opponent: Opponent) -> None:
 
 def requirements() -> str:
     """What textrl needs, in the versions that it runs with here; gradio comes with the Space."""
-    lines = [f"--extra-index-url {CPU_WHEELS}"]
+    lines = []
     for requirement in requires("textrl") or ():
         if "extra ==" not in requirement:
             name = re.split(r"[^A-Za-z0-9_.-]", requirement)[0]
