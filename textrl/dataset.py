@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from datasets import Dataset, Features, List, Value, concatenate_datasets, load_dataset
+from datasets import Dataset, Features, Image, List, Value, concatenate_datasets, load_dataset
 from datasets import load_from_disk as load_folder
 from numpy.typing import NDArray
 
@@ -28,8 +28,9 @@ FEATURES = Features(
         "behaviour": Value("string"),
     }
 )
+WITH_FRAMES = Features({**FEATURES, "frames": List(Image())})  # one for each frame token
 PER_TOKEN = ("tokens", "is_action", "reward", "observation")
-BLOCK_ROWS = 10_000
+BLOCK_ROWS = 2_000
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,9 @@ class Rows:
 
 
 def episodes_to_table(episodes: Iterable[Episode]) -> pa.Table:
-    """Episodes as an Arrow table with the schema above."""
+    """Episodes as an Arrow table with the schema above; all have frames, or none has."""
+    frames: list[bytes] = []
+    frame_offsets = [0]
     flat: dict[str, list[object]] = {name: [] for name in PER_TOKEN}
     offsets = [0]
     per_row: dict[str, list[object]] = {name: [] for name in FEATURES if name not in flat}
@@ -94,16 +97,23 @@ def episodes_to_table(episodes: Iterable[Episode]) -> pa.Table:
             flat["reward"] += [0.0] * (chosen - 1) + [step.reward] + [0.0] * seen
             flat["observation"] += [-1] * (chosen - 1) + [step.observation_class] + [-1] * seen
         offsets.append(len(flat["tokens"]))
+        frames += episode.frames
+        frame_offsets.append(len(frames))
         per_row["terminated"].append(episode.terminated)
         per_row["truncated"].append(episode.truncated)
         per_row["episode_return"].append(episode.episode_return)
         per_row["behaviour"].append(episode.behaviour)
-    schema = FEATURES.arrow_schema
+    schema = (WITH_FRAMES if frames else FEATURES).arrow_schema
     columns = []
     for field in schema:
         if field.name in flat:
             values = pa.array(flat[field.name], type=field.type.value_type)
             columns.append(pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values))
+        elif field.name == "frames":
+            images = pa.array(frames, pa.binary())
+            paths = pa.nulls(len(frames), pa.string())  # they are files of nowhere
+            values = pa.StructArray.from_arrays([images, paths], ["bytes", "path"])
+            columns.append(pa.ListArray.from_arrays(pa.array(frame_offsets, pa.int32()), values))
         else:
             columns.append(pa.array(per_row[field.name], type=field.type))
     return pa.Table.from_arrays(columns, names=schema.names).cast(schema)
@@ -158,10 +168,11 @@ def load_episodes(source: str) -> Dataset:
         )
     if len(rows) == 0:
         raise UserError(f"the dataset {source!r} is empty")
-    rows = rows.select_columns(list(FEATURES))
-    if rows.features != FEATURES:
+    wanted = WITH_FRAMES if "frames" in rows.features else FEATURES
+    rows = rows.select_columns(list(wanted))
+    if rows.features != wanted:
         try:
-            rows = rows.cast(FEATURES)
+            rows = rows.cast(wanted)
         except Exception as error:  # whatever Arrow cannot convert
             raise UserError(
                 f"the dataset {source!r} has a column of another type: {error}"
@@ -169,7 +180,7 @@ def load_episodes(source: str) -> Dataset:
     return rows
 
 
-def table_of(rows: Dataset) -> pa.Table:
+def table_of(rows: Dataset, columns: Iterable[str] = FEATURES) -> pa.Table:
     """A fresh memory map of the dataset's files.
 
     A mapped page stays resident once it was read. Whoever drops this table gives the pages back, so
@@ -177,9 +188,9 @@ def table_of(rows: Dataset) -> pa.Table:
     """
     files = [entry["filename"] for entry in rows.cache_files]
     if not files or rows._indices is not None:
-        return rows.with_format("arrow")[:]
+        return rows.with_format("arrow").select_columns(list(columns))[:]
     tables = [pa.ipc.open_stream(pa.memory_map(file)).read_all() for file in files]
-    return pa.concat_tables(tables).select(list(FEATURES))
+    return pa.concat_tables(tables).select(list(columns))
 
 
 def blocks_of(rows: Dataset, size: int = BLOCK_ROWS) -> Iterator[tuple[int, pa.Table]]:

@@ -33,6 +33,8 @@ class Episode:
     truncated: bool
     behaviour: str
     """Which policy played."""
+    frames: tuple[bytes, ...] = ()
+    """Encoded images, one for each frame token of the prompt and the steps, in order."""
 
     def __post_init__(self) -> None:
         if not self.prompt:

@@ -11,6 +11,7 @@ from transformers import PreTrainedTokenizerFast
 
 PAD, BEGIN = "<pad>", "<begin>"
 PAD_ID, BEGIN_ID = 0, 1
+FRAME = "<frame>"  # an observation token that stands for a whole frame of pixels
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +99,11 @@ class Language:
     def first_action(self) -> int:
         """The id of the first action token."""
         return self.first_observation + len(self.observations)
+
+    @cached_property
+    def frame_id(self) -> int | None:
+        """The id of FRAME, in a language that has it."""
+        return self.tokens.index(FRAME) if FRAME in self.observations else None
 
     def tokenizer(self) -> PreTrainedTokenizerFast:
         """The language as a transformers tokenizer: one word of the text, one token."""

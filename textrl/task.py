@@ -27,7 +27,7 @@ class Reference:
 
 
 class Task(Protocol):
-    """A game with its token language, its data and its yardsticks."""
+    """A game with its token language, its data and its yardsticks; what has a value is optional."""
 
     name: str
     language: Language
@@ -35,6 +35,13 @@ class Task(Protocol):
     """Classes of the `observation` column; 0 = none."""
     step_infos: tuple[str, ...]
     """Which of the environment's infos `metrics` reads."""
+
+    frame_shape: tuple[int, ...] | None = None
+    """Of the frames, (height, width), where the environment's observations are frames."""
+    episodes_at_once: int = 512
+    """How many episodes an evaluation plays side by side."""
+    sampled_rounds: int = 4
+    """How often an evaluation by sampling plays each episode: a sample differs each time."""
 
     def summary(self) -> str:
         """The game and its score in a few sentences, for someone who does not know it."""
@@ -76,6 +83,10 @@ class Task(Protocol):
 
     def full_evaluation(self) -> int:
         """How many episodes a complete evaluation plays."""
+
+    def variants(self) -> "dict[str, Task]":
+        """Harder or other settings that a complete evaluation plays as well, by name."""
+        return {}
 
     def references(self, seed: int) -> dict[str, Reference]:
         """What other players score, the optimum among them where it is known."""

@@ -21,12 +21,12 @@ from textrl.config import TrainConfig
 from textrl.episode import Episode, Step
 from textrl.errors import UserError
 from textrl.language import BEGIN_ID, ActionGrammar, Language
-from textrl.task import Reference
+from textrl.task import Reference, Task
 
 FULL_EVALUATION = 1000
 
 
-class GridworldTask:
+class GridworldTask(Task):
     """The game on one map.
 
     An episode begins with the start cell; a step is the action's token, then that of the cell seen.

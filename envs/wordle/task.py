@@ -21,13 +21,13 @@ from textrl.config import TrainConfig
 from textrl.episode import Episode, Step
 from textrl.errors import UserError
 from textrl.language import BEGIN_ID, ActionGrammar, Language
-from textrl.task import Reference
+from textrl.task import Reference, Task
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 COLOURS = ("black", "yellow", "green")
 
 
-class WordleTask:
+class WordleTask(Task):
     """The game over one word list.
 
     A turn is five letter tokens that the agent chooses, then five tokens that it sees. Each token

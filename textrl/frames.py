@@ -1,0 +1,121 @@
+"""Frames of pixels: encoded in rows, decoded for batches, and turned into tokens by a small CNN."""
+
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from textrl.errors import UserError
+
+Pixels = NDArray[np.uint8]
+
+FILTERS, KERNELS, STRIDES = (32, 64, 32), (8, 3, 3), (4, 2, 1)
+"""The paper's convolutions; with these kernels a view of 80 x 80 becomes maps of 7 x 7, as there."""
+
+
+def header_of(height: int, width: int) -> bytes:
+    """What a frame's pixels are preceded by: a PGM image, which any viewer opens."""
+    return b"P5\n%d %d\n255\n" % (width, height)
+
+
+def encode_frame(pixels: Pixels) -> bytes:
+    """A grey frame (height, width) as an image file.
+
+    Not compressed: a PNG would be two thirds of the size, but writing one takes as long as the game
+    needs for a frame, and reading one fifty times as long as copying.
+    """
+    return header_of(*pixels.shape) + pixels.tobytes()
+
+
+def decode_frames(images: pa.BinaryArray, shape: tuple[int, ...]) -> Pixels:
+    """Encoded images as (frames, *shape): a copy of the pixels if they are encoded as here."""
+    height, width = shape
+    header = header_of(height, width)
+    size = len(header) + height * width
+    offsets = np.frombuffer(images.buffers()[1], dtype=np.int32)
+    offsets = offsets[images.offset : images.offset + len(images) + 1]
+    if (np.diff(offsets) == size).all():
+        content = np.frombuffer(images.buffers()[2], dtype=np.uint8)[offsets[0] : offsets[-1]]
+        files = content.reshape(-1, size)
+        if (files[:, : len(header)] == np.frombuffer(header, dtype=np.uint8)).all():
+            return files[:, len(header) :].reshape(-1, height, width).copy()
+    return np.stack([_open_image(image, shape) for image in images.to_pylist()])
+
+
+def _open_image(image: bytes, shape: tuple[int, ...]) -> Pixels:
+    from PIL import Image  # only who brings images of their own needs it
+
+    with Image.open(io.BytesIO(image)) as opened:
+        pixels = np.asarray(opened.convert("L"))
+    if pixels.shape != shape:
+        raise UserError(f"a frame of the dataset has the shape {pixels.shape}, not {shape}")
+    return pixels
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Frames of some episodes of a batch, and where their tokens are."""
+
+    pixels: Tensor  # (frames, height, width), uint8
+    episode: Tensor  # (frames,): whose it is, as its place in the batch
+    position: Tensor  # (frames,): of its first token
+
+    def to(self, device: torch.device) -> "Frames":
+        """The same frames on another device."""
+        return Frames(self.pixels.to(device), self.episode.to(device), self.position.to(device))
+
+    @classmethod
+    def of_columns(cls, columns: Sequence[tuple[int, Tensor]]) -> "Frames":
+        """Frames that all episodes have at the same places: (position, (episodes, ...)) of each."""
+        position, pixels = zip(*columns, strict=True)
+        count = len(pixels[0])
+        device = pixels[0].device
+        return cls(
+            torch.cat(pixels),
+            torch.arange(count, device=device).repeat(len(pixels)),
+            torch.tensor(position, device=device).repeat_interleave(count),
+        )
+
+
+class PatchEncoder(nn.Module):
+    """A frame -> its tokens' embeddings: the paper's convolutions, their map cut into patches."""
+
+    def __init__(self, shape: tuple[int, ...], patches: int, width: int) -> None:
+        """patches: how many tokens a frame becomes, a square number; width: of an embedding."""
+        super().__init__()
+        sizes = zip((1, *FILTERS[:-1]), FILTERS, KERNELS, STRIDES, strict=True)
+        self.convolutions = nn.ModuleList(nn.Conv2d(*size) for size in sizes)
+        map_size = shape
+        for kernel, stride in zip(KERNELS, STRIDES, strict=True):
+            map_size = tuple((length - kernel) // stride + 1 for length in map_size)
+        self.across = math.isqrt(patches)  # patches in a row, and rows of patches
+        if self.across**2 != patches or self.across > min(map_size):
+            raise UserError(
+                f"--patches must be a square number up to {min(map_size) ** 2}, not {patches}"
+            )
+        # A map that does not divide evenly gets an empty margin.
+        self.patch = tuple(-(-length // self.across) for length in map_size)
+        self.margin = tuple(
+            size * self.across - length for size, length in zip(self.patch, map_size, strict=True)
+        )
+        self.project = nn.Linear(FILTERS[-1] * math.prod(self.patch), width)
+        self.place = nn.Embedding(patches, width)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """(frames, height, width) of uint8 -> (frames, patches, width)."""
+        seen = pixels[:, None].to(self.project.weight.dtype) / 255 - 0.5
+        for convolution in self.convolutions:
+            seen = torch.relu(convolution(seen))
+        (below, right), (high, wide) = self.margin, self.patch
+        seen = nn.functional.pad(seen, (0, right, 0, below))
+        cut = seen.unflatten(3, (self.across, wide)).unflatten(2, (self.across, high))
+        # (frames, filters, rows, high, columns, wide) -> one vector for each row and column
+        vectors = cut.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
+        embedded: Tensor = self.project(vectors) + self.place.weight
+        return embedded
