@@ -16,7 +16,7 @@ from textrl.errors import UserError
 Pixels = NDArray[np.uint8]
 
 FILTERS, KERNELS, STRIDES = (32, 64, 32), (8, 3, 3), (4, 2, 1)
-"""The paper's convolutions; with these kernels a view of 80 x 80 becomes maps of 7 x 7, as there."""
+"""The paper's convolutions; with these kernels 80 x 80 pixels become maps of 7 x 7, as there."""
 
 
 def header_of(height: int, width: int) -> bytes:
@@ -114,7 +114,7 @@ class PatchEncoder(nn.Module):
             seen = torch.relu(convolution(seen))
         (below, right), (high, wide) = self.margin, self.patch
         seen = nn.functional.pad(seen, (0, right, 0, below))
-        cut = seen.unflatten(3, (self.across, wide)).unflatten(2, (self.across, high))
+        cut = seen.view(len(seen), FILTERS[-1], self.across, high, self.across, wide)
         # (frames, filters, rows, high, columns, wide) -> one vector for each row and column
         vectors = cut.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
         embedded: Tensor = self.project(vectors) + self.place.weight
