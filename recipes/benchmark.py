@@ -16,7 +16,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from envs.tasks import make_task
 from envs.wordle.task import WordleTask
 from textrl.algorithms import ALGORITHMS, make_bisimulation
-from textrl.batches import Batch, EpisodeBatches
+from textrl.batches import Batch
 from textrl.config import TrainConfig, make_parser, read_preset
 from textrl.errors import run_recipe
 from textrl.evaluation import evaluate
@@ -26,6 +26,7 @@ from textrl.policy import Decoding
 from textrl.report import table, write_json
 from textrl.task import Task
 from textrl.trainer import loss_of, make_optimizers
+from textrl.windows import make_batches
 
 EXAMPLE = "python recipes/benchmark.py --task wordle --json benchmark.json"
 PRESETS = Path(__file__).parent / "configs"
@@ -52,7 +53,7 @@ def main() -> None:
 
     torch.manual_seed(0)
     rows = task.default_dataset(min(EPISODES, config.episodes), seed=0)
-    batches = EpisodeBatches(rows, task.language, batch_size=config.batch_size)
+    batches = make_batches(rows, task, config)
     steps = [batches.step(step)[0] for step in range(STEPS_PER_ROUND)]
     model, plain = training_steps(task, config, steps)
     _, bisimulation = training_steps(task, replace(config, bisim=BISIMULATION_WEIGHT), steps)

@@ -14,7 +14,6 @@ from tqdm import tqdm
 
 from envs.tasks import make_task
 from textrl.algorithms import ALGORITHMS, make_bisimulation
-from textrl.batches import EpisodeBatches
 from textrl.checkpoint import TASK_FILE, WEIGHTS_FILE, check_same_task, save_checkpoint
 from textrl.checks import check_episodes
 from textrl.config import CONFIG_FILE, TrainConfig, output_folder, parse_config, save_config
@@ -31,6 +30,7 @@ from textrl.publish import (
 )
 from textrl.task import Task
 from textrl.trainer import train
+from textrl.windows import make_batches
 
 PRESETS = Path(__file__).parent / "configs"
 DATA_SEED = 0  # runs of different seeds learn from the same default data
@@ -69,18 +69,11 @@ def main() -> None:
             check_same_task(fetch(config.data, "dataset", [TASK_FILE]), task)
         else:
             rows = task.default_dataset(config.episodes, DATA_SEED)
-        check_episodes(rows, task.language, config.context, task.observation_classes)
+        longest = None if config.window else config.context
+        check_episodes(rows, task.language, longest, task.observation_classes)
     keep = best_episodes(rows, config.keep_top) if algorithm.filters_episodes else None
-    batches = EpisodeBatches(
-        rows,
-        task.language,
-        batch_size=config.batch_size,
-        accumulation=config.accumulation,
-        seed=config.seed,
-        keep=keep,
-        process=accelerator.process_index,
-        processes=accelerator.num_processes,
-    )
+    share = (accelerator.process_index, accelerator.num_processes)
+    batches = make_batches(rows, task, config, keep, *share)
 
     set_seed(config.seed)
     model = TextRLModel(config_for(task, config, algorithm.heads, algorithm.q_heads))

@@ -41,7 +41,7 @@ def same(one: Batch, other: Batch) -> bool:
 def slow_collate(episodes: list[Episode], language: Language) -> dict[str, list[list[object]]]:
     """What each episode contributes, token by token and without padding."""
     columns: dict[str, list[list[object]]] = {
-        f.name: [] for f in fields(Batch) if not f.name.endswith("_count")
+        f.name: [] for f in fields(Batch) if not f.name.endswith(("_count", "frames"))
     }
     for episode in episodes:
         history = list(episode.prompt)
@@ -253,6 +253,8 @@ def test_what_cannot_be_batched(
 def test_a_batch_moves_as_a_whole(language: Language, random_episodes: MakeEpisodes) -> None:
     rows = Rows.from_table(episodes_to_table(random_episodes(3)))
     moved = collate(rows, np.arange(3), language).to(torch.device("meta"))
-    tensors = [getattr(moved, f.name) for f in fields(Batch) if not f.name.endswith("_count")]
+    tensors = [
+        getattr(moved, f.name) for f in fields(Batch) if not f.name.endswith(("_count", "frames"))
+    ]
     assert {tensor.device.type for tensor in tensors} == {"meta"}
     assert moved.action_count == int(np.sum(rows.is_action))

@@ -8,7 +8,6 @@ from datasets import Dataset
 
 from envs.wordle.env import WordleEnv
 from envs.wordle.task import LETTERS, WordleTask
-from textrl import rollout
 from textrl.checks import check_episodes
 from textrl.episode import Episode
 from textrl.evaluation import evaluate
@@ -54,7 +53,7 @@ def assert_replays(task: WordleTask, episode: Episode, infos: dict, answer: int)
 def test_episodes_replay(
     wordle: WordleTask, make_model: MakeModel, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr(rollout, "EPISODES_AT_ONCE", at_once)
+    monkeypatch.setattr(wordle, "episodes_at_once", at_once)
     played = play_48(wordle, make_model)
     assert len(played.episodes) == len(played.infos) == 48
     for number, episode in enumerate(played.episodes):
@@ -77,7 +76,7 @@ def test_greedy_play_does_not_depend_on_how_many_play_at_once(
         return play(wordle, policy, 24, seed=0).episodes
 
     together = episodes()
-    monkeypatch.setattr(rollout, "EPISODES_AT_ONCE", 7)
+    monkeypatch.setattr(wordle, "episodes_at_once", 7)
     assert episodes() == together
     assert together[:12] == together[12:]
 

@@ -163,7 +163,7 @@ def test_the_encoders_share_of_the_fit(
 
 
 def test_where_the_loss_is_only_measured_the_encoder_has_no_share(language: Language) -> None:
-    task: Any = SimpleNamespace(language=language, observation_classes=7)
+    task: Any = SimpleNamespace(language=language, observation_classes=7, frame_shape=None)
     for config, share in (
         (TrainConfig(bisim=0.0, bisim_fit=0.5), 0.0),
         (TrainConfig(bisim=0.1, bisim_fit=0.5), 0.5),

@@ -1,7 +1,8 @@
 """What reads the history: tokens -> hidden states, with a cache for acting step by step.
 
-A backbone is called as transformers' models are: `backbone(input_ids=..., past_key_values=cache,
-use_cache=True)` gives `last_hidden_state` and `past_key_values`.
+A backbone is called as transformers' models are: `backbone(inputs_embeds=...,
+past_key_values=cache, use_cache=True)` gives `last_hidden_state` and `past_key_values`;
+`get_input_embeddings()` turns token ids into embeddings.
 """
 
 from collections.abc import Callable
@@ -78,15 +79,22 @@ class RNNBackbone(nn.Module):
             shape.width, shape.width, num_layers=shape.layers, batch_first=True
         )
 
+    def get_input_embeddings(self) -> nn.Embedding:
+        """As transformers' models have it."""
+        return self.embedding
+
     def forward(
-        self, input_ids: Tensor, past_key_values: RNNCache | None = None, use_cache: bool = False
+        self,
+        inputs_embeds: Tensor,
+        past_key_values: RNNCache | None = None,
+        use_cache: bool = False,
     ) -> BaseModelOutputWithPast:
-        """input_ids (batch, time) -> last_hidden_state (batch, time, width)."""
+        """inputs_embeds (batch, time, width) -> last_hidden_state of the same shape."""
         before = past_key_values.state if past_key_values is not None else None
         # An LSTM's state is a pair, the others' a single tensor.
         is_pair = isinstance(self.cells, nn.LSTM)
         state = before if is_pair or before is None else before[0]
-        hidden, state = self.cells(self.embedding(input_ids), state)
+        hidden, state = self.cells(inputs_embeds, state)
         if past_key_values is not None:
             past_key_values.state = state if is_pair else (state,)
         return BaseModelOutputWithPast(hidden, past_key_values)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
 """Rows -> batches: which episodes make up each training step, padded and aligned for the losses."""
 
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from textrl.dataset import Rows, table_of
 from textrl.errors import UserError
+from textrl.frames import Frames
 from textrl.language import PAD_ID, Language
 
 BLOCK_ROWS = 64  # neighbours that are read together
@@ -39,12 +40,15 @@ class Batch:
     # Of the whole step, over all processes and micro-batches:
     action_count: int  # action tokens
     completed_count: int  # actions completed
+    frames: Frames | None = None  # what the frame tokens show
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on another device."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         tensors: dict[str, Any] = {
-            name: value.to(device) for name, value in values.items() if isinstance(value, Tensor)
+            name: value.to(device)
+            for name, value in values.items()
+            if isinstance(value, Tensor | Frames)
         }
         return replace(self, **tensors)
 
@@ -95,6 +99,22 @@ def collate(rows: Rows, picks: NDArray[np.integer], language: Language) -> Batch
     )
 
 
+class Batches(Protocol):
+    """Where a training step finds its batches."""
+
+    def step(self, step: int) -> list[Batch]:
+        """This process's micro-batches of step 0, 1, 2, ..., which no call before changes."""
+
+
+def check_split(batch_size: int, accumulation: int, processes: int) -> None:
+    """Refuse a batch that cannot be split."""
+    if batch_size % (accumulation * processes):
+        raise UserError(
+            f"a batch of {batch_size} episodes cannot be split evenly over {processes}"
+            f" processes x {accumulation} accumulation steps: choose another --batch-size"
+        )
+
+
 class EpisodeBatches:
     """The batches of each training step, as a function of the step's number alone.
 
@@ -117,11 +137,7 @@ class EpisodeBatches:
     ) -> None:
         """batch_size: episodes per step over all processes; keep: the rows to use (None = all)."""
         episodes = len(rows) if keep is None else len(keep)
-        if batch_size % (accumulation * processes):
-            raise UserError(
-                f"a batch of {batch_size} episodes cannot be split evenly over {processes}"
-                f" processes x {accumulation} accumulation steps: choose another --batch-size"
-            )
+        check_split(batch_size, accumulation, processes)
         if episodes < batch_size:
             raise UserError(
                 f"the data have {episodes} episodes, fewer than one batch of {batch_size}:"

@@ -13,9 +13,12 @@ from textrl.language import Language
 
 
 def check_episodes(
-    rows: Dataset, language: Language, context: int, observation_classes: int
+    rows: Dataset, language: Language, context: int | None, observation_classes: int
 ) -> None:
-    """Refuse rows that the language or the model cannot take; all rows are looked at."""
+    """Refuse rows that the language or the model cannot take; all rows are looked at.
+
+    context: the longest row that the model can read; None = it reads parts of them.
+    """
     for start, table in blocks_of(rows):
         _check_columns(table, start)
         _check_tokens(Rows.from_table(table), start, language, context, observation_classes)
@@ -36,7 +39,7 @@ def _check_columns(table: pa.Table, start: int) -> None:
 
 
 def _check_tokens(
-    rows: Rows, start: int, language: Language, context: int, observation_classes: int
+    rows: Rows, start: int, language: Language, context: int | None, observation_classes: int
 ) -> None:
     owner = np.repeat(np.arange(len(rows.lengths)), rows.lengths)
 
@@ -44,7 +47,9 @@ def _check_tokens(
         _refuse(start, np.bincount(owner[is_bad], minlength=len(rows.lengths)) > 0, fault)
 
     tokens, is_action, seen = rows.tokens, rows.is_action, rows.observation
-    _refuse(start, rows.lengths > context, f"longer than the model's context of {context} tokens")
+    if context is not None:
+        fault = f"longer than the model's context of {context} tokens"
+        _refuse(start, rows.lengths > context, fault)
     _refuse(start, rows.lengths < 2, "fewer than two tokens")
     refuse((tokens < 0) | (tokens >= len(language.tokens)), "a token id is not in the vocabulary")
     is_action_token = tokens >= language.first_action

@@ -61,6 +61,14 @@ class TrainConfig:
     width: int = option(128, "size of the hidden states", minimum=1)
     attention_heads: int = option(4, "attention heads; must divide the width", minimum=1)
     context: int = option(64, "longest history in tokens", minimum=2)
+    window: int = option(
+        0,
+        "actions of an episode that the model sees at once, in training and in play; 0 is all",
+        minimum=0,
+    )
+    patches: int = option(
+        4, "tasks with frames: how many tokens each becomes, a square number", minimum=1
+    )
     cell: Literal["tanh", "gru", "lstm"] = option("gru", "rnn: what it is made of")
     representation_hidden: int = option(
         0, "size of a hidden layer before the representation; 0 is a linear map", minimum=0

@@ -14,8 +14,6 @@ from textrl.report import Estimate, score_table
 from textrl.rollout import play
 from textrl.task import Reference, Task
 
-SAMPLED_ROUNDS = 4  # a sample differs from game to game, so each episode is played this often
-
 
 @dataclass(frozen=True)
 class Result:
@@ -46,16 +44,21 @@ class Judgement:
     references: dict[str, Reference]
     seconds: float  # of the model's play
     seed: int
+    variants: "dict[str, Judgement]"
+    """The same of the task's variants, by name."""
 
     def describe(self, task: Task) -> str:
         """For people."""
         scores = {f"agent, {each.decoding.name}": each.estimate for each in self.results}
         ways = [f"\n{each.decoding.name}: {task.describe(each.metrics)}" for each in self.results]
-        return "\n".join([score_table(scores, self.references), *ways])
+        others = task.variants()
+        told = [f"\n{name}:\n{each.describe(others[name])}" for name, each in self.variants.items()]
+        return "\n".join([score_table(scores, self.references), *ways, *told])
 
     def to_json(self) -> dict[str, Any]:
         """For programs; the first result is the headline."""
         headline = self.results[0]
+        variants = {name: each.to_json() for name, each in self.variants.items()}
         return {
             "beta": headline.decoding.beta,
             "seed": self.seed,
@@ -65,6 +68,7 @@ class Judgement:
             "references": {name: each.mean for name, each in self.references.items()},
             "references_stderr": {name: each.stderr for name, each in self.references.items()},
             "games_per_second": sum(len(each.scores) for each in self.results) / self.seconds,
+            **({"variants": variants} if variants else {}),
         }
 
 
@@ -86,18 +90,24 @@ def play_both(
     """Results of greedy and of sampled play; beta: None = as trained."""
     beta = model.config.beta if beta is None else beta
     greedy = evaluate(task, model, Decoding(beta, sample=False), episodes, seed)
-    sampled = evaluate(task, model, Decoding(beta, sample=True), episodes * SAMPLED_ROUNDS, seed)
+    sampled = evaluate(
+        task, model, Decoding(beta, sample=True), episodes * task.sampled_rounds, seed
+    )
     return [greedy, sampled]
 
 
 def judge(
     task: Task, model: TextRLModel, episodes: int, beta: float | None = None, seed: int = 0
 ) -> Judgement:
-    """Play both ways and look up what others score."""
+    """Play both ways and look up what others score, in the task and in its variants."""
     began = time.perf_counter()
     results = play_both(task, model, episodes, beta, seed)
     seconds = time.perf_counter() - began
-    return Judgement(results, task.references(seed), seconds, seed)
+    variants = {
+        name: judge(variant, model, episodes, beta, seed)
+        for name, variant in task.variants().items()
+    }
+    return Judgement(results, task.references(seed), seconds, seed, variants)
 
 
 def quick_scores(task: Task, config: TrainConfig, model: TextRLModel) -> dict[str, float]:

@@ -16,7 +16,7 @@ from textrl.errors import UserError
 Pixels = NDArray[np.uint8]
 
 FILTERS, KERNELS, STRIDES = (32, 64, 32), (8, 3, 3), (4, 2, 1)
-"""The paper's convolutions; with these kernels a view of 80 x 80 becomes maps of 7 x 7, as there."""
+"""The paper's convolutions; with these kernels 80 x 80 pixels become maps of 7 x 7, as there."""
 
 
 def header_of(height: int, width: int) -> bytes:
@@ -83,6 +83,26 @@ class Frames:
         )
 
 
+def blockwise(convolution: nn.Module, pixels: Tensor) -> Tensor:
+    """The first convolution over (frames, height, width), as one over blocks of pixels.
+
+    A kernel of 8 that moves by 4 sees 2 x 2 blocks of 4 x 4 pixels: the same sums as a convolution
+    with 16 channels, for which there are kernels twice as fast as for a single channel.
+    """
+    block = STRIDES[0]
+    height, width = (length // block for length in pixels.shape[1:])
+    pixels = pixels[:, : height * block, : width * block]
+    blocks = pixels.reshape(-1, height, block, width, block).permute(0, 1, 3, 2, 4)
+    weight, across = convolution.weight, KERNELS[0] // block
+    assert isinstance(weight, Tensor) and isinstance(convolution.bias, Tensor)
+    kernel = weight.view(-1, across, block, across, block).permute(0, 2, 4, 1, 3)
+    kernel = kernel.reshape(-1, block * block, across, across)
+    # The channels stay last in memory, which is what makes it fast.
+    channels = blocks.reshape(-1, height, width, block * block).permute(0, 3, 1, 2)
+    kernel = kernel.contiguous(memory_format=torch.channels_last)
+    return nn.functional.conv2d(channels, kernel, convolution.bias)
+
+
 class PatchEncoder(nn.Module):
     """A frame -> its tokens' embeddings: the paper's convolutions, their map cut into patches."""
 
@@ -109,12 +129,13 @@ class PatchEncoder(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         """(frames, height, width) of uint8 -> (frames, patches, width)."""
-        seen = pixels[:, None].to(self.project.weight.dtype) / 255 - 0.5
-        for convolution in self.convolutions:
+        first, *others = self.convolutions
+        seen = torch.relu(blockwise(first, pixels.to(self.project.weight.dtype) / 255 - 0.5))
+        for convolution in others:
             seen = torch.relu(convolution(seen))
         (below, right), (high, wide) = self.margin, self.patch
         seen = nn.functional.pad(seen, (0, right, 0, below))
-        cut = seen.unflatten(3, (self.across, wide)).unflatten(2, (self.across, high))
+        cut = seen.reshape(len(seen), FILTERS[-1], self.across, high, self.across, wide)
         # (frames, filters, rows, high, columns, wide) -> one vector for each row and column
         vectors = cut.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
         embedded: Tensor = self.project(vectors) + self.place.weight

@@ -13,6 +13,7 @@ from transformers.utils.generic import ModelOutput
 
 from textrl.backbones import BACKBONES, Shape, initialize_cells
 from textrl.config import TrainConfig
+from textrl.frames import Frames, PatchEncoder
 from textrl.losses.ops import legal_only
 from textrl.pairs import Pairs, throw
 from textrl.task import Task
@@ -36,6 +37,9 @@ class TextRLConfig(PreTrainedConfig):
         width: int = 128,
         attention_heads: int = 4,
         context: int = 64,
+        window: int = 0,
+        frame_shape: tuple[int, ...] | None = None,
+        patches: int = 0,
         representation_hidden: int = 0,
         representation_bound: float = 0.0,
         steps: int = 0,
@@ -53,6 +57,8 @@ class TextRLConfig(PreTrainedConfig):
         world: the model of the environment and the slow copy of the encoder that the bisimulation
         loss needs; inverse: guesses the action between two histories.
         observation_classes: what the world model tells apart; 0 = it predicts representations.
+        window: how many actions back it looks; 0 = to the episode's beginning.
+        frame_shape, patches: of the frames in its histories, and how many tokens each one becomes.
         representation_hidden: a hidden layer before the representation; 0 = a linear map.
         representation_bound: the largest norm of a representation; 0 = any.
         value_gradient: the share of the Q and V heads' gradient that reaches the representation;
@@ -69,6 +75,9 @@ class TextRLConfig(PreTrainedConfig):
         self.width = width
         self.attention_heads = attention_heads
         self.context = context
+        self.window = window
+        self.frame_shape = frame_shape and tuple(frame_shape)
+        self.patches = patches
         self.representation_hidden = representation_hidden
         self.representation_bound = representation_bound
         self.steps = steps
@@ -142,6 +151,8 @@ class TextRLModel(PreTrainedModel):
                 cell=config.cell,
             )
         )
+        if config.frame_shape:
+            self.frames = PatchEncoder(config.frame_shape, config.patches, width)
         self.representation: nn.Module = nn.Linear(width, width)
         if hidden:
             self.representation = nn.Sequential(
@@ -158,6 +169,8 @@ class TextRLModel(PreTrainedModel):
             self.world = WorldModel(width, actions, config.observation_classes)
             self.target_backbone = copy.deepcopy(self.backbone)
             self.target_representation = copy.deepcopy(self.representation)
+            if config.frame_shape:
+                self.target_frames = copy.deepcopy(self.frames)
         if "inverse" in config.heads:
             self.inverse = two_layer_head(width, actions, inputs=2)
         self.post_init()  # type: ignore[no-untyped-call]
@@ -173,11 +186,11 @@ class TextRLModel(PreTrainedModel):
         return loaded
 
     def _init_weights(self, module: nn.Module) -> None:
-        # GPT-2 initializes itself; the heads start as PyTorch's linear layers do.
-        if isinstance(module, nn.Linear):
+        # GPT-2 initializes itself; the rest starts as PyTorch's own layers do.
+        if isinstance(module, nn.Linear | nn.Conv2d):
             init.kaiming_uniform_(module.weight, a=math.sqrt(5))
             if module.bias is not None:
-                bound = 1 / math.sqrt(module.in_features)
+                bound = 1 / math.sqrt(module.weight[0].numel())
                 init.uniform_(module.bias, -bound, bound)
         elif isinstance(module, nn.RNNBase):
             initialize_cells(module)
@@ -190,15 +203,15 @@ class TextRLModel(PreTrainedModel):
         state_positions: Tensor | None = None,
         past_key_values: Any = None,
         pairs: Pairs | None = None,
+        frames: Frames | None = None,
     ) -> TextRLOutput:
         """Read tokens (batch, time) and evaluate the heads at state_positions (batch, states) only.
 
         Without positions: at the last token, which is what acting needs, one state per episode.
         pairs: histories at which the world model is asked as well; needs the positions.
+        frames: what the frame tokens show.
         """
-        phi, cache = self._encode(
-            self.backbone, self.representation, tokens, state_positions, past_key_values
-        )
+        phi, cache = self._encode(tokens, frames, state_positions, past_key_values)
         output = TextRLOutput(representation=phi, past_key_values=cache)
         if "policy" in self.config.heads:
             output.policy = self.policy(phi)
@@ -212,19 +225,27 @@ class TextRLModel(PreTrainedModel):
             with torch.no_grad():
                 output.target_q = torch.stack([head(phi) for head in self.target_q])
         if pairs is not None:
-            self._ask_world(output, tokens, state_positions, pairs)
+            self._ask_world(output, tokens, frames, state_positions, pairs)
         return output
 
     def _encode(
         self,
-        backbone: nn.Module,
-        representation: nn.Module,
         tokens: Tensor,
+        frames: Frames | None,
         state_positions: Tensor | None,
         cache: Any = None,
+        slow: bool = False,
     ) -> tuple[Tensor, Any]:
-        """phi (batch, states, width) and the cache after the tokens."""
-        read = backbone(input_ids=tokens, past_key_values=cache, use_cache=cache is not None)
+        """phi (batch, states, width) and the cache after the tokens; slow: by the slow copies."""
+        backbone = self.target_backbone if slow else self.backbone
+        representation = self.target_representation if slow else self.representation
+        embedded = backbone.get_input_embeddings()(tokens)  # type: ignore[operator]
+        if frames is not None:
+            patches = (self.target_frames if slow else self.frames)(frames.pixels)
+            places = torch.arange(self.config.patches, device=tokens.device)
+            at = (frames.episode[:, None], frames.position[:, None] + places)
+            embedded = embedded.index_put(at, patches, accumulate=True)
+        read = backbone(inputs_embeds=embedded, past_key_values=cache, use_cache=cache is not None)
         hidden = read.last_hidden_state
         if state_positions is None:
             hidden = hidden[:, -1:]
@@ -238,14 +259,17 @@ class TextRLModel(PreTrainedModel):
         return phi, read.past_key_values
 
     def _ask_world(
-        self, output: TextRLOutput, tokens: Tensor, state_positions: Tensor | None, pairs: Pairs
+        self,
+        output: TextRLOutput,
+        tokens: Tensor,
+        frames: Frames | None,
+        state_positions: Tensor | None,
+        pairs: Pairs,
     ) -> None:
         """Add what the slow encoder and the world model say of the pairs' histories."""
         at = (pairs.episode, pairs.state)
         with torch.no_grad():
-            target_phi, _ = self._encode(
-                self.target_backbone, self.target_representation, tokens, state_positions
-            )
+            target_phi, _ = self._encode(tokens, frames, state_positions, slow=True)
             chosen = pairs.actions if pairs.from_data else self._choose(output, pairs)
             z = target_phi[at]
             output.imagined_reward, output.imagined_dynamics = self.world(z, chosen)
@@ -284,6 +308,8 @@ class TextRLModel(PreTrainedModel):
         if "world" in self.config.heads:
             found.append((self.target_backbone, self.backbone))
             found.append((self.target_representation, self.representation))
+            if self.config.frame_shape:
+                found.append((self.target_frames, self.frames))
         return found
 
     def _freeze_targets(self) -> None:
@@ -312,6 +338,9 @@ def config_for(
         width=config.width,
         attention_heads=config.attention_heads,
         context=config.context,
+        window=config.window,
+        frame_shape=task.frame_shape,
+        patches=config.patches if task.frame_shape else 0,
         representation_hidden=config.representation_hidden,
         representation_bound=config.representation_bound,
         heads=(*heads, "world", *(["inverse"] if config.bisim_inverse else [])),

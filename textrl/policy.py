@@ -1,6 +1,8 @@
 """A model that acts: many episodes at once, each history in a KV cache, legal tokens only."""
 
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -8,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from textrl.frames import Frames, Pixels
 from textrl.language import ActionGrammar, Language
 from textrl.losses.ops import legal_only
 from textrl.model import TextRLModel, TextRLOutput, action_scores
@@ -65,8 +68,29 @@ def thought_of(
     return Thought(chosen, tuple(tokens), of_tokens(scores[0].softmax(dim=-1)), policy, q, v)
 
 
+@dataclass(frozen=True)
+class Turn:
+    """What was seen, (episodes, tokens), with its frames; then the action's tokens, if chosen."""
+
+    seen: Tensor
+    frames: tuple[tuple[int, Tensor], ...] = ()  # (position in seen, (episodes, height, width))
+    said: Tensor | None = None
+
+    def of(self, index: Tensor) -> "Turn":
+        """The same turn of some of the episodes."""
+        return Turn(
+            self.seen[index],
+            tuple((position, pixels[index]) for position, pixels in self.frames),
+            None if self.said is None else self.said[index],
+        )
+
+
 class Policy:
-    """Plays a batch of episodes in step: begin, then act and observe in turn."""
+    """Plays a batch of episodes in step: begin, then act and observe in turn.
+
+    A model with a window sees no more of the history than that: whenever the window is full, it is
+    read anew from its middle on, so that an action costs the same however long the episode is.
+    """
 
     def __init__(
         self, model: TextRLModel, language: Language, decoding: Decoding, seed: int
@@ -75,13 +99,20 @@ class Policy:
         self._legal = torch.from_numpy(language.grammar.legal).to(model.device)
         self._random = torch.Generator(device=model.device).manual_seed(seed)
         self._cache: Any
-        self._unread: Tensor  # tokens of the history that the model has not read yet
+        self._unread: list[Turn]  # what the model has not read yet; the last has no action yet
+        self._recent: deque[Turn] = deque(maxlen=(model.config.window + 1) // 2)
+        self._turns_read = 0
         self._said: list[tuple[TextRLOutput, Tensor, Tensor, Tensor]] = []  # of the last action
 
-    def begin(self, prompt: NDArray[np.int64]) -> None:
-        """Forget everything; the new episodes start with these tokens, (episodes, tokens)."""
+    def begin(self, prompt: NDArray[np.int64], frames: Pixels | None = None) -> None:
+        """Forget everything; the new episodes start with these tokens, (episodes, tokens).
+
+        frames: (episodes, height, width), what a frame token in the prompt shows.
+        """
         self._cache = self._model.new_cache()
-        self._unread = torch.from_numpy(prompt).to(self._model.device)
+        self._recent.clear()
+        self._turns_read = 0
+        self._unread = [self._turn(prompt, frames)]
 
     @torch.inference_mode()
     def act(self, grammar: ActionGrammar | None = None) -> NDArray[np.int64]:
@@ -93,11 +124,16 @@ class Policy:
         if grammar is not None:
             next_state = grammar.next_state
             all_legal = torch.from_numpy(grammar.legal).to(self._model.device)
-        states = np.zeros(len(self._unread), dtype=np.int64)
+        if self._turns_read == self._model.config.window > 0:
+            self._cache, self._turns_read = self._model.new_cache(), len(self._recent)
+            self._unread = [*self._recent, self._unread[-1]]
+        unread, frames = joined(self._unread)
+        states = np.zeros(len(unread), dtype=np.int64)
         chosen: list[NDArray[np.int64]] = []
+        spelled: list[Tensor] = []
         self._said = []
         while not chosen or states.any():
-            output = self._model(self._unread, past_key_values=self._cache)
+            output = self._model(unread, past_key_values=self._cache, frames=frames)
             legal = all_legal[torch.from_numpy(states)]
             scores = action_scores(output, legal[:, None], self._decoding.beta)[:, 0]
             if self._decoding.sample:
@@ -105,9 +141,16 @@ class Policy:
             else:
                 token = scores.argmax(dim=-1, keepdim=True)
             self._said.append((output, legal, scores, token))
-            self._unread = token + self._language.first_action
+            unread, frames = token + self._language.first_action, None
+            spelled.append(unread)
             chosen.append(token[:, 0].cpu().numpy())
             states = next_state[states, chosen[-1]].astype(np.int64)
+        now = replace(self._unread[-1], said=torch.cat(spelled, dim=1))
+        if self._recent.maxlen:
+            self._recent.append(now)
+        # The last token has been chosen, but not read.
+        self._unread = [Turn(unread)]
+        self._turns_read += 1
         return np.stack(chosen, axis=1)
 
     def thoughts(self, top: int = 3) -> tuple[Thought, ...]:
@@ -119,13 +162,36 @@ class Policy:
             for output, legal, scores, token in self._said
         )
 
-    def observe(self, tokens: NDArray[np.int64]) -> None:
-        """Append what the environment answered, (episodes, tokens)."""
-        seen = torch.from_numpy(tokens).to(self._model.device)
-        self._unread = torch.cat([self._unread, seen], dim=1)
+    def observe(self, tokens: NDArray[np.int64], frames: Pixels | None = None) -> None:
+        """Append what the environment answered, (episodes, tokens); frames: as in begin."""
+        self._unread.append(self._turn(tokens, frames))
+
+    def _turn(self, tokens: NDArray[np.int64], frames: Pixels | None) -> Turn:
+        device = self._model.device
+        if frames is None:
+            return Turn(torch.from_numpy(tokens).to(device))
+        # A frame is one token to the environment, several to the model.
+        is_frame = tokens[0] == self._language.frame_id
+        width = np.where(is_frame, self._model.config.patches, 1)
+        (position,) = (np.cumsum(width) - width)[is_frame].tolist()
+        seen = torch.from_numpy(np.repeat(tokens, width, axis=1)).to(device)
+        return Turn(seen, ((position, torch.from_numpy(frames).to(device)),))
 
     def keep(self, episodes: NDArray[np.int64]) -> None:
         """Go on with these episodes only, given by their place in the batch."""
         index = torch.from_numpy(episodes).to(self._model.device)
         self._cache.batch_select_indices(index)
-        self._unread = self._unread[index]
+        self._unread = [turn.of(index) for turn in self._unread]
+        self._recent = deque((turn.of(index) for turn in self._recent), self._recent.maxlen)
+
+
+def joined(turns: Sequence[Turn]) -> tuple[Tensor, Frames | None]:
+    """Consecutive turns as tokens (episodes, time) and the frames among them."""
+    tokens: list[Tensor] = []
+    frames: list[tuple[int, Tensor]] = []
+    length = 0
+    for turn in turns:
+        frames += [(length + position, pixels) for position, pixels in turn.frames]
+        tokens += [turn.seen] if turn.said is None else [turn.seen, turn.said]
+        length = sum(part.shape[1] for part in tokens)
+    return torch.cat(tokens, dim=1), Frames.of_columns(frames) if frames else None

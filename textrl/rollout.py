@@ -4,12 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from tqdm import tqdm
 
 from textrl.episode import Episode, Step
 from textrl.policy import Policy
 from textrl.task import Task
 
-EPISODES_AT_ONCE = 512
+PATIENCE = 5  # seconds after which a progress bar appears
 
 
 @dataclass(frozen=True)
@@ -28,20 +29,22 @@ class Played:
 def play(task: Task, policy: Policy, episodes: int, seed: int) -> Played:
     """Play this many episodes of the task, in batches; deterministic in the seed."""
     played = Played([], [])
-    for first in range(0, episodes, EPISODES_AT_ONCE):
-        batch = _play_batch(
-            task, policy, first, min(EPISODES_AT_ONCE, episodes - first), episodes, seed
-        )
-        played.episodes.extend(batch.episodes)
-        played.infos.extend(batch.infos)
+    with tqdm(total=episodes, unit="episode", leave=False, delay=PATIENCE) as progress:
+        for first in range(0, episodes, task.episodes_at_once):
+            count = min(task.episodes_at_once, episodes - first)
+            batch = _play_batch(task, policy, first, count, episodes, seed, progress)
+            played.episodes.extend(batch.episodes)
+            played.infos.extend(batch.infos)
     return played
 
 
-def _play_batch(task: Task, policy: Policy, first: int, count: int, of: int, seed: int) -> Played:
+def _play_batch(
+    task: Task, policy: Policy, first: int, count: int, of: int, seed: int, progress: tqdm
+) -> Played:
     envs = task.make_envs(count)
-    envs.reset(seed=seed + first, options=task.reset_options(first, count, of))
+    frames, _ = envs.reset(seed=seed + first, options=task.reset_options(first, count, of))
     prompt = task.prompt(count)
-    policy.begin(prompt)
+    policy.begin(prompt, frames if task.frame_shape else None)
     steps: list[list[Step]] = [[] for _ in range(count)]
     infos: list[dict[str, list[np.generic]]] = [{} for _ in range(count)]
     terminated = np.zeros(count, dtype=bool)
@@ -52,7 +55,7 @@ def _play_batch(task: Task, policy: Policy, first: int, count: int, of: int, see
         if actions is None:
             actions = chosen.copy()
         actions[playing] = chosen  # a finished environment ignores what it is told
-        _, rewards, ended, cut, info = envs.step(task.to_env_actions(actions))
+        frames, rewards, ended, cut, info = envs.step(task.to_env_actions(actions))
         seen = task.observe(actions, info)
         classes = task.observation_class(info)
         for row, episode in enumerate(playing):
@@ -65,10 +68,11 @@ def _play_batch(task: Task, policy: Policy, first: int, count: int, of: int, see
                 infos[episode].setdefault(name, []).append(info[name][episode])
         terminated |= ended
         going_on = ~(ended | cut)[playing]
-        policy.observe(seen[playing])
+        policy.observe(seen[playing], frames[playing] if task.frame_shape else None)
         if not going_on.all():
             policy.keep(np.flatnonzero(going_on))
             playing = playing[going_on]
+            progress.update(int((~going_on).sum()))
     envs.close()
     episodes = [
         Episode(

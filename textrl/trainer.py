@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from textrl.algorithms import Loss, make_bisimulation
-from textrl.batches import Batch, EpisodeBatches
+from textrl.batches import Batch, Batches
 from textrl.checkpoint import TrainingState, load_state, save_state
 from textrl.config import TrainConfig
 from textrl.losses.bisimulation import (
@@ -28,6 +28,7 @@ from textrl.metrics import METRICS_FILE, MetricsLog
 from textrl.model import TextRLModel
 from textrl.muon import Muon
 from textrl.pairs import Pairs, draw_pairs
+from textrl.prefetch import Prefetch
 
 # What the progress bar has room for; the metrics file has everything.
 SHOWN = ("total", "policy", "q", "v", "conservative", "mean_q", "bisimulation", "tokens_per_second")
@@ -41,7 +42,7 @@ def train(
     accelerator: Accelerator,
     model: TextRLModel,
     loss: Loss,
-    batches: EpisodeBatches,
+    batches: Batches,
     evaluate: Evaluate,
     export: Export,
     output: Path,
@@ -73,13 +74,16 @@ def train(
         mininterval=0.2 if sys.stderr.isatty() else 30,  # a log file needs no animation
         disable=not accelerator.is_main_process,
     )
-    with contextlib.closing(log), bar as progress:
+    waited, logged = 0.0, time.perf_counter()
+    with contextlib.closing(log), Prefetch(batches, config.max_steps) as upcoming, bar as progress:
         for step in range(state.step, config.max_steps):
             rate = schedule(step, config)
             for optimizer in optimizers:
                 for group in optimizer.param_groups:
                     group["lr"] = rate * optimizer.defaults["lr"]
-            parts = batches.step(step)
+            waiting = time.perf_counter()
+            parts = upcoming.step(step)
+            waited += time.perf_counter() - waiting
             has_pairs = bisimulation.is_trained or step % config.bisim_every == 0
             for number, batch in enumerate(parts, start=1):
                 seed = (config.seed, step, accelerator.process_index, number)
@@ -115,7 +119,9 @@ def train(
                     seconds,
                     learning_rate=rate * config.learning_rate,
                     gradient_norm=float(norm),
+                    waiting_for_data=waited / (time.perf_counter() - logged),
                 )
+                waited, logged = 0.0, time.perf_counter()
                 progress.set_postfix(
                     {name: f"{shown[name]:.4g}" for name in SHOWN if name in shown}, refresh=False
                 )
@@ -159,7 +165,7 @@ def loss_of(
 
     classes: of observations; 0 = they have none.
     """
-    outputs = model(batch.tokens, batch.state_positions, pairs=pairs)
+    outputs = model(batch.tokens, batch.state_positions, pairs=pairs, frames=batch.frames)
     terms = loss(outputs, batch)
     if pairs is None:
         return terms.total, terms, None
@@ -174,7 +180,7 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.O
     """
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
     embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
-    matrices = {n: p for n, p in trained.items() if p.ndim == 2 and id(p) not in embeddings}
+    matrices = {n: p for n, p in trained.items() if p.ndim >= 2 and id(p) not in embeddings}
     hidden = {n: p for n, p in matrices.items() if config.optimizer == "muon" and ".h." in n}
     groups: list[dict[str, Any]] = [
         {"params": [p for name, p in matrices.items() if name not in hidden]},

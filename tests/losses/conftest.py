@@ -72,7 +72,7 @@ class Case:
 
 
 _PER_ACTION = ("actions", "rewards", "observations", "ends_action", "is_action", "has_next")
-_TENSORS = [field.name for field in fields(Batch) if not field.name.endswith("_count")]
+_TENSORS = [field.name for field in fields(Batch) if not field.name.endswith(("_count", "frames"))]
 
 
 @pytest.fixture
