@@ -67,14 +67,15 @@ def collect(
         try:
             _write_chunks(make_episodes, shards, missing, chunks, workers)
         except BaseException:
-            print(f"what is finished stays in {shards}: the same call goes on", file=sys.stderr)
+            if any(shards.glob("*.arrow")):
+                print(f"what is finished stays in {shards}: the same call goes on", file=sys.stderr)
             raise
         return join_shards([_shard(shards, n) for n in range(chunks)], folder, notes)
 
 
 @contextlib.contextmanager
 def _shard_folder(folder: Path, made_from: Mapping[str, Any]) -> Iterator[Path]:
-    """The folder of shards, ours alone; removed when the dataset is complete."""
+    """The folder of shards, ours alone; removed when the dataset is complete, or none was made."""
     shards = folder.with_name(f"{folder.name}.shards")
     shards.mkdir(parents=True, exist_ok=True)
     try:
@@ -82,9 +83,11 @@ def _shard_folder(folder: Path, made_from: Mapping[str, Any]) -> Iterator[Path]:
             refuse_existing(folder)  # another call may have completed it just now
             _check_origin(shards, made_from)
             yield shards
-            shutil.rmtree(shards)
     except Timeout:
         raise UserError(f"another process is writing {str(folder)!r}: wait for it") from None
+    finally:
+        if not any(shards.glob("*.arrow")):
+            shutil.rmtree(shards, ignore_errors=True)
 
 
 def _check_origin(shards: Path, made_from: Mapping[str, Any]) -> None:

@@ -128,7 +128,7 @@ class Maze:
 
     def _distances(self, goal: tuple[int, int]) -> tuple[Array, NDArray[np.int64]]:
         """(cells,) how far the goal is, and the next cell on the way there (the goal's: itself)."""
-        columns, rows = self.shape
+        rows = self.shape[1]
         free = self.is_free.reshape(-1).tolist()
         start = goal[0] * rows + goal[1]
         distance = [math.inf] * len(free)

@@ -63,9 +63,7 @@ class MapCanvas:
         if len(points) > 1:
             self.draw.line(points, colour, round(width * self._scale), joint="curve")
 
-    def disc(
-        self, place: Place, radius: float, colour: Colour, rim: Colour | None = None
-    ) -> None:
+    def disc(self, place: Place, radius: float, colour: Colour, rim: Colour | None = None) -> None:
         """A filled circle; radius in map units."""
         x, y = self.at(place)
         r = radius * self._scale
@@ -200,7 +198,10 @@ def _ground(width: int) -> "Image.Image":
     low, high = _bounds(maze)
     scale = FINE * width / (high[0] - low[0])
     x = low[0] + (np.arange(FINE * width) + 0.5) / scale
-    y = high[1] - (np.arange(FINE * round(width * (high[1] - low[1]) / (high[0] - low[0]))) + 0.5) / scale
+    y = (
+        high[1]
+        - (np.arange(FINE * round(width * (high[1] - low[1]) / (high[0] - low[0]))) + 0.5) / scale
+    )
     # A place is inside if a ray from it to the west crosses an odd number of walls.
     inside = np.zeros((len(y), len(x)), dtype=bool)
     for x0, y0, x1, y1 in maze.walls:
