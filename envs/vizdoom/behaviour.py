@@ -5,7 +5,7 @@ for each episode. It knows the map and its own place, which the agent has to fin
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from envs.vizdoom.engine import MAX_SEED, Engine
-from envs.vizdoom.maze import CELL, Maze, Ways, load_maze
+from envs.vizdoom.maze import CELL, load_maze
 from envs.vizdoom.rules import ACTIONS, FORWARD, HORIZON, TURN_LEFT, TURN_RIGHT
 from textrl.frames import encode_frame
 
@@ -25,11 +25,13 @@ BEHAVIOURS = ("random", "medium")
 STRAIGHT = 8.0
 """Degrees by which a navigator may look past its aim; a turn is 14, the first one 7."""
 STRETCH = 40.0
-"""Decisions that the medium player keeps its mind, on average."""
-LOST = 0.7
-"""Chance that it then heads for a spot at random; with it, 60% of its episodes come home."""
+"""Decisions after which the medium player may lose its way or find it again, on average."""
+LOST = 0.78
+"""Chance that it is lost for a stretch; with it, 60% of its episodes come home."""
+WANDER = 4.0
+"""Decisions that it keeps an action when it is lost, on average."""
 SLIPS = 0.2
-"""Chance of each of its actions to be a random one."""
+"""Chance of each action on its way to be a random one."""
 
 
 def random_player(rng: Generator) -> Player:
@@ -41,54 +43,43 @@ def random_player(rng: Generator) -> Player:
 def navigator(rng: Generator) -> Player:
     """Takes the shortest way to the armor."""
     maze = load_maze()
-    return _walker(maze, lambda: maze.ways_home)
-
-
-def medium_player(rng: Generator) -> Player:
-    """Half good, as a policy that stopped learning early: it finds its way, but loses it often.
-
-    It makes up its mind for a stretch of decisions: to head for the armor, or, lost, for any of the
-    spots as if that were home. Some of its actions are random throughout. Random actions alone
-    would hardly keep it from the armor, which is 70 decisions away of 525; going to the wrong rooms
-    does, and more so the farther it begins.
-    """
-    maze = load_maze()
-    slips = (rng.random(HORIZON) < SLIPS).tolist()
-    draws = rng.integers(len(ACTIONS), size=HORIZON).tolist()
-    minds = _minds(maze, rng)
-    walk = _walker(maze, lambda: next(minds))
-    chosen = iter(zip(slips, draws, strict=True))
-
-    def act(x: float, y: float, angle: float) -> int:
-        action = walk(x, y, angle)
-        slip, drawn = next(chosen)
-        return drawn if slip else action
-
-    return act
-
-
-def _minds(maze: Maze, rng: Generator) -> Iterator[Ways]:
-    """Where the medium player heads for, decision after decision."""
-    while True:
-        is_lost = rng.random() < LOST
-        goal = maze.ways_to_spots[rng.integers(len(maze.spots))] if is_lost else maze.ways_home
-        for _ in range(rng.geometric(1 / STRETCH)):
-            yield goal
-
-
-def _walker(maze: Maze, ways: Callable[[], Ways]) -> Player:
-    """Follows the ways that it is given for each decision."""
     left, bottom = maze.origin.tolist()
     rows = maze.shape[1]
+    aim_x, aim_y = maze.ways_home.aim_x, maze.ways_home.aim_y
 
     def act(x: float, y: float, angle: float) -> int:
         cell = int((x - left) // CELL) * rows + int((y - bottom) // CELL)
-        goal = ways()
-        aim = math.degrees(math.atan2(goal.aim_y[cell] - y, goal.aim_x[cell] - x))
+        aim = math.degrees(math.atan2(aim_y[cell] - y, aim_x[cell] - x))
         turn = (aim - angle + 180) % 360 - 180
         if abs(turn) <= STRAIGHT:
             return FORWARD
         return TURN_LEFT if turn > 0 else TURN_RIGHT
+
+    return act
+
+
+def medium_player(rng: Generator) -> Player:
+    """Half good, as a policy that stopped learning early: it knows the way, but loses it often.
+
+    It plays in stretches. In some it takes the way to the armor, with a random action now and then;
+    in the others it is lost and wanders about where it is, keeping to each action for a while.
+    Random actions alone would hardly keep it from the armor, 60 decisions away where there are 525;
+    stretches do, and more so the farther away it begins.
+    """
+    find_way = navigator(rng)
+    draws = rng.integers(len(ACTIONS), size=HORIZON)
+    wandering = np.repeat(draws, rng.geometric(1 / WANDER, size=HORIZON))[:HORIZON]
+    ends = rng.geometric(1 / STRETCH, size=HORIZON).cumsum()
+    stretch = np.searchsorted(ends, np.arange(HORIZON), side="right")
+    is_lost = (rng.random(HORIZON) < LOST)[stretch]
+    slips = rng.random(HORIZON) < SLIPS
+    # What it does whatever the way is; -1: what the way asks for.
+    random = np.where(is_lost, wandering, np.where(slips, draws, -1))
+    plan = iter(random.tolist())
+
+    def act(x: float, y: float, angle: float) -> int:
+        planned = next(plan)
+        return planned if planned >= 0 else find_way(x, y, angle)
 
     return act
 

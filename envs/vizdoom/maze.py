@@ -37,7 +37,7 @@ STEPS = tuple(
 
 @dataclass(frozen=True)
 class Ways:
-    """The shortest ways from everywhere to one place, on the grid.
+    """The shortest ways from everywhere to the armor, on the grid.
 
     distance: (columns, rows) in map units; infinite where nobody can be.
     aims: where to head for from a cell, as flat lists indexed column * rows + row.
@@ -87,13 +87,22 @@ class Maze:
 
     @cached_property
     def ways_home(self) -> Ways:
-        """To the armor."""
-        return self._ways(self.armor)
-
-    @cached_property
-    def ways_to_spots(self) -> tuple[Ways, ...]:
-        """To each spot."""
-        return tuple(self._ways(spot) for spot in self.spots)
+        """Distances to the armor, and from each cell the farthest of its way that is in sight."""
+        home = self.cell(*self.armor)
+        distance, following = self._distances(home)
+        rows = self.shape[1]
+        cells = np.flatnonzero(np.isfinite(distance))
+        aims = np.full(distance.size, -1)
+        aims[cells] = cells
+        ahead = cells
+        for _ in range(LOOK_AHEAD):
+            ahead = following[ahead]
+            in_sight = self._in_sight(cells, ahead)
+            aims[cells[in_sight]] = ahead[in_sight]
+        aims = _spread(aims.reshape(self.shape)).reshape(-1)
+        places = self.origin + (np.stack(np.divmod(aims, rows), axis=-1) + 0.5) * CELL
+        places[aims == home[0] * rows + home[1]] = self.armor
+        return Ways(distance.reshape(self.shape), places[:, 0].tolist(), places[:, 1].tolist())
 
     @cached_property
     def spot_distances(self) -> Array:
@@ -108,23 +117,6 @@ class Maze:
     def nearest_spot(self, x: float, y: float) -> int:
         """The number of the spot at a place where an episode began."""
         return int(np.hypot(*(self.spots - (x, y)).T).argmin())
-
-    def _ways(self, goal: Array) -> Ways:
-        """Dijkstra's distances, and from each cell the farthest of its way that is in sight."""
-        distance, following = self._distances(self.cell(*goal))
-        rows = self.shape[1]
-        cells = np.flatnonzero(np.isfinite(distance))
-        aims = np.full(distance.size, -1)
-        aims[cells] = cells
-        ahead = cells
-        for _ in range(LOOK_AHEAD):
-            ahead = following[ahead]
-            in_sight = self._in_sight(cells, ahead)
-            aims[cells[in_sight]] = ahead[in_sight]
-        aims = _spread(aims.reshape(self.shape)).reshape(-1)
-        places = self.origin + (np.stack(np.divmod(aims, rows), axis=-1) + 0.5) * CELL
-        places[aims == np.ravel_multi_index(self.cell(*goal), self.shape)] = goal
-        return Ways(distance.reshape(self.shape), places[:, 0].tolist(), places[:, 1].tolist())
 
     def _distances(self, goal: tuple[int, int]) -> tuple[Array, NDArray[np.int64]]:
         """(cells,) how far the goal is, and the next cell on the way there (the goal's: itself)."""

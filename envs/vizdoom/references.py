@@ -23,9 +23,9 @@ SEED = 1_000_000  # none of a dataset
 
 def references(hard: bool) -> dict[str, Reference]:
     """Mean returns by player; `data` is the dataset's mix, half random, half medium."""
-    from envs.vizdoom.behaviour import LOST, SLIPS, STRETCH
+    from envs.vizdoom.behaviour import LOST, SLIPS, STRETCH, WANDER
 
-    made_from = [hard, EPISODES, HORIZON, LOST, SLIPS, STRETCH]
+    made_from = [hard, EPISODES, HORIZON, LOST, SLIPS, STRETCH, WANDER]
     digest = hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:16]
     path = cache_folder() / f"vizdoom-references-{'hard' if hard else 'base'}-{digest}.json"
     found = _read(path)

@@ -106,9 +106,9 @@ class VizdoomTask(Task):
 
     def _origin(self, episodes: int, seed: int) -> dict[str, Any]:
         """All that the rows follow from."""
-        from envs.vizdoom.behaviour import LOST, SLIPS, STRETCH
+        from envs.vizdoom.behaviour import LOST, SLIPS, STRETCH, WANDER
 
-        medium = {"lost": LOST, "slips": SLIPS, "stretch": STRETCH}
+        medium = {"lost": LOST, "slips": SLIPS, "stretch": STRETCH, "wander": WANDER}
         return {**self.settings(), "episodes": episodes, "seed": seed, "medium": medium}
 
     def describe_data(self, returns: Mapping[str, NDArray[np.float32]]) -> str:
