@@ -32,7 +32,7 @@ NEAR_HOME = 80.0
 """The armor is taken where both x and y are within 36 of it; a decision moves at most 28."""
 MAX_SEED = 2**31 - 1
 
-_BUTTONS = ([1, 0, 0], [0, 1, 0], [0, 0, 1])
+BUTTONS = ([1, 0, 0], [0, 1, 0], [0, 0, 1])
 _CROP = slice((WIDTH - HEIGHT) // 2, (WIDTH + HEIGHT) // 2)
 
 
@@ -48,7 +48,7 @@ class Engine:
     is the last view before, a tic earlier: the engine shows none of an episode that is over.
     x, y, angle: where the agent is and looks. spot: where it began. decisions: so far.
     success: it found the armor. tics: how many the last step took.
-    screen: the whole view in colour, (240, 320, 3), if asked for.
+    screen: the whole view in colour, (240, 320, 3), if asked for. game: ViZDoom's own interface.
     """
 
     frame: Frame
@@ -58,7 +58,7 @@ class Engine:
         """hard: always begin at the farthest spot."""
         self.hard = hard
         self._colour = colour
-        self._game = _start(_scenario(hard), colour)
+        self.game = _start(_scenario(hard), colour)
         maze = load_maze()
         self._maze = maze
         self._home_x, self._home_y = maze.armor.tolist()
@@ -69,12 +69,12 @@ class Engine:
     def reset(self, seed: int) -> None:
         """Begin the episode of this seed (0 to 2^31 - 1)."""
         try:
-            self._game.set_seed(seed)
-            self._game.new_episode()
+            self.game.set_seed(seed)
+            self.game.new_episode()
         except Exception as error:
             raise _stopped(error) from error
         self.decisions, self.tics, self.success = 0, 0, False
-        state = self._game.get_state()
+        state = self.game.get_state()
         self._look(state.screen_buffer)
         self.x, self.y, self.angle = state.game_variables.tolist()
         self.spot = self._maze.nearest_spot(self.x, self.y)
@@ -94,7 +94,7 @@ class Engine:
 
     def _advance(self, action: int) -> tuple[Any, Any]:
         """The state after the action, None if that ended the episode; and the last one seen."""
-        game, buttons = self._game, _BUTTONS[action]
+        game, buttons = self.game, BUTTONS[action]
         if max(abs(self.x - self._home_x), abs(self.y - self._home_y)) > NEAR_HOME:
             game.make_action(buttons, FRAME_SKIP)
             self.tics = FRAME_SKIP
@@ -129,7 +129,7 @@ class Engine:
 
     def close(self) -> None:
         """End the engine's process."""
-        self._game.close()
+        self.game.close()
 
 
 def _start(scenario: Path, colour: bool) -> Any:

@@ -29,7 +29,7 @@ Colour = tuple[int, int, int]
 MARGIN = 24.0
 """Map units around the maze."""
 MAP_WIDTH = 480
-VIEW_HEIGHT = 360
+VIEW_HEIGHT = 240
 FINE = 2
 """How much larger pictures are drawn than they become."""
 
@@ -67,7 +67,7 @@ class MapCanvas:
         """A filled circle; radius in map units."""
         x, y = self.at(place)
         r = radius * self._scale
-        rim_width = max(1, round(0.2 * r)) if rim else 0
+        rim_width = max(1, round(2 * self._scale)) if rim else 0
         self.draw.ellipse((x - r, y - r, x + r, y + r), colour, rim, rim_width)
 
     def star(self, place: Place, radius: float = 26.0) -> None:
@@ -116,11 +116,12 @@ def draw_view(view: Pixels, path: Path2D, angle: float, height: int = VIEW_HEIGH
     image = Image.fromarray(view).convert("RGB")
     resample = Image.Resampling.NEAREST if view.ndim == 2 else Image.Resampling.BICUBIC
     seen = image.resize((round(image.width * height / image.height), height), resample)
-    top = Image.fromarray(draw_map(path, angle))
-    picture = Image.new("RGB", (seen.width + top.width, height), OUTSIDE)
-    picture.paste(seen, (0, 0))
-    picture.paste(top, (seen.width, (height - top.height) // 2))
-    return np.asarray(picture)
+    low, high = _bounds(load_maze())
+    top = draw_map(path, angle, int(height * (high[0] - low[0]) / (high[1] - low[1])))
+    picture = np.full((height, seen.width + top.shape[1], 3), OUTSIDE, dtype=np.uint8)
+    picture[:, : seen.width] = np.asarray(seen)
+    picture[: len(top), seen.width :] = top[:height]
+    return picture
 
 
 def draw_paths(
@@ -175,10 +176,11 @@ def save_film(path: Path, pictures: Iterable[Pixels], fps: float = 35 / FRAME_SK
 
 
 def _caption(canvas: MapCanvas, title: str) -> None:
-    low, _ = _bounds(canvas.maze)
+    """In the corner that the maze leaves free."""
+    low, high = _bounds(canvas.maze)
     font = ImageFont.load_default(FINE * canvas.size[0] / 36)
-    x, y = canvas.at((float(low[0]) + MARGIN, float(low[1]) + MARGIN))
-    canvas.draw.text((x, y), title, INK, font, anchor="ls")
+    place = canvas.at((float(high[0]) - MARGIN, float(low[1]) + MARGIN))
+    canvas.draw.text(place, title, INK, font, anchor="rs")
 
 
 def _mix(low: Colour, high: Colour, share: float) -> Colour:
@@ -198,10 +200,8 @@ def _ground(width: int) -> "Image.Image":
     low, high = _bounds(maze)
     scale = FINE * width / (high[0] - low[0])
     x = low[0] + (np.arange(FINE * width) + 0.5) / scale
-    y = (
-        high[1]
-        - (np.arange(FINE * round(width * (high[1] - low[1]) / (high[0] - low[0]))) + 0.5) / scale
-    )
+    height = round(width * (high[1] - low[1]) / (high[0] - low[0]))
+    y = high[1] - (np.arange(FINE * height) + 0.5) / scale
     # A place is inside if a ray from it to the west crosses an odd number of walls.
     inside = np.zeros((len(y), len(x)), dtype=bool)
     for x0, y0, x1, y1 in maze.walls:
