@@ -1,4 +1,4 @@
-"""The paper's experiments: which runs make up each table, and where their reports have its cells."""
+"""The paper's experiments: which runs make up each table, and where a report has its cells."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,5 +1,6 @@
 """Remake the paper's experiments: plan -> train what is missing -> compare -> results/."""
 
+import argparse
 import json
 import operator
 import os
@@ -18,7 +19,8 @@ import transformers
 from tqdm import tqdm
 
 from recipes.experiments import EXPERIMENTS, GREEDY, Experiment, Run, look_up, plan
-from recipes.figures import draw
+from recipes.figures import draw, draw_hypothesis
+from recipes.summary import write_summary
 from textrl.config import make_parser
 from textrl.errors import UserError, run_recipe
 from textrl.metrics import METRICS_FILE
@@ -52,6 +54,8 @@ def main() -> None:
             raise UserError(f"--{name} must be at least 1, not {getattr(options, name)}")
     transformers.utils.logging.disable_progress_bar()
 
+    output = Path(options.output)
+    output.mkdir(parents=True, exist_ok=True)
     for name in [options.only] if options.only else EXPERIMENTS:
         experiment = EXPERIMENTS[name]
         seeds = options.seeds or experiment.seeds
@@ -63,13 +67,25 @@ def main() -> None:
             continue
         if left:
             train_all(left, options.jobs)
-        output = Path(options.output)
-        output.mkdir(parents=True, exist_ok=True)
         results = compare(experiment, options.scale, runs)
         write_json(output / f"{name}.json", results)
         print(results_table(experiment, results))
         for figure in draw(experiment, runs, output):
             print(f"-> {figure}")
+    if not options.plan:
+        print(f"-> {draw_hypothesis(finished_runs(options), output)}")
+        print(f"-> {write_summary(output)}")
+
+
+def finished_runs(options: argparse.Namespace) -> dict[str, list[Run]]:
+    """By experiment, what is there, whichever of them were asked for this time."""
+    folder = Path(options.runs) / options.scale
+    planned = {
+        name: plan(experiment, options.scale, options.seeds or experiment.seeds, folder)
+        for name, experiment in EXPERIMENTS.items()
+    }
+    done = {n: [r for r in runs if saved_report(r.folder)] for n, runs in planned.items()}
+    return {name: runs for name, runs in done.items() if runs}
 
 
 def train_all(runs: Sequence[Run], jobs: int) -> None:
