@@ -1,69 +1,35 @@
 """Remake the paper's experiments: plan -> train what is missing -> compare -> results/."""
 
+import argparse
+import json
 import operator
 import os
+import platform
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 import transformers
 from tqdm import tqdm
 
-from recipes.visits import draw_agents
+from recipes.experiments import EXPERIMENTS, GREEDY, Experiment, Run, look_up, plan
+from recipes.figures import draw, draw_hypothesis
+from recipes.summary import write_summary
 from textrl.config import make_parser
 from textrl.errors import UserError, run_recipe
+from textrl.metrics import METRICS_FILE
 from textrl.publish import saved_report
 from textrl.report import over_seeds, table, write_json
 
 EXAMPLE = "python recipes/reproduce.py --only gridworld --seeds 5"
 TRAIN = Path(__file__).parent / "train.py"
 SCORES = ("mean", "stderr")
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """One table of the paper: every method on every cell, as flags of recipes/train.py."""
-
-    task: str
-    cells: dict[str, str]
-    methods: dict[str, str]
-    published: dict[str, float]
-    """The paper's figures, by method."""
-    differences: tuple[tuple[str, str], ...]
-    """Which methods are compared with which, seed by seed."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """One training run of an experiment."""
-
-    cell: str
-    method: str
-    seed: int
-    folder: Path
-    flags: tuple[str, ...]
-
-
-RNN = "--backbone rnn --width 128 --representation-hidden 256"  # appendix B's encoder
-EXPERIMENTS = {
-    "gridworld": Experiment(
-        task="gridworld",
-        cells={"gpt2": "--backbone gpt2", "rnn": RNN},
-        methods={
-            "filtered-bc": "--algo filtered-bc",
-            "cql": "--algo cql",
-            "cql+bisim": "--algo cql --bisim 0.05",
-        },
-        published={"filtered-bc": 0.28, "cql": 0.19, "cql+bisim": 0.68},
-        differences=(("cql+bisim", "cql"), ("cql", "filtered-bc")),
-    ),
-}
 
 
 def main() -> None:
@@ -73,7 +39,9 @@ def main() -> None:
         "--scale", default="quick", choices=("quick", "paper"), help="which presets to train"
     )
     parser.add_argument("--only", choices=tuple(EXPERIMENTS), help="one experiment (default: all)")
-    parser.add_argument("--seeds", type=int, default=5, metavar="N", help="runs of each method")
+    parser.add_argument(
+        "--seeds", type=int, metavar="N", help="runs of each method (default: 5; 3 of vizdoom)"
+    )
     parser.add_argument("--output", default="results", metavar="DIR", help="where results go")
     parser.add_argument("--runs", default="runs/reproduce", metavar="DIR", help="where runs go")
     parser.add_argument(
@@ -82,13 +50,16 @@ def main() -> None:
     parser.add_argument("--plan", action="store_true", help="show what is left to do, and stop")
     options = parser.parse_args()
     for name in ("seeds", "jobs"):
-        if getattr(options, name) < 1:
+        if (getattr(options, name) or 1) < 1:
             raise UserError(f"--{name} must be at least 1, not {getattr(options, name)}")
     transformers.utils.logging.disable_progress_bar()
 
+    output = Path(options.output)
+    output.mkdir(parents=True, exist_ok=True)
     for name in [options.only] if options.only else EXPERIMENTS:
         experiment = EXPERIMENTS[name]
-        runs = plan(experiment, options.scale, options.seeds, Path(options.runs) / options.scale)
+        seeds = options.seeds or experiment.seeds
+        runs = plan(experiment, options.scale, seeds, Path(options.runs) / options.scale)
         left = [run for run in runs if saved_report(run.folder) is None]
         print(f"{name}, {options.scale}: {len(runs) - len(left)} of {len(runs)} runs are done")
         if options.plan:
@@ -96,36 +67,25 @@ def main() -> None:
             continue
         if left:
             train_all(left, options.jobs)
-        output = Path(options.output)
-        output.mkdir(parents=True, exist_ok=True)
         results = compare(experiment, options.scale, runs)
         write_json(output / f"{name}.json", results)
         print(results_table(experiment, results))
-        for cell in experiment.cells:
-            chosen = [run for run in runs if run.cell == cell and run.seed == 0]
-            figure = output / f"{name}-visits-{cell}.png"
-            draw_agents(figure, {run.method: str(run.folder) for run in chosen})
+        for figure in draw(experiment, runs, output):
             print(f"-> {figure}")
+    if not options.plan:
+        print(f"-> {draw_hypothesis(finished_runs(options), output)}")
+        print(f"-> {write_summary(output)}")
 
 
-def plan(experiment: Experiment, scale: str, seeds: int, folder: Path) -> list[Run]:
-    """Every run of the experiment, the first seed of all methods first."""
-    return [
-        Run(
-            cell,
-            method,
-            seed,
-            folder / experiment.task / cell / f"{method}-seed{seed}",
-            (
-                *("--task", experiment.task, "--preset", scale, "--seed", str(seed)),
-                *of_cell.split(),
-                *of_method.split(),
-            ),
-        )
-        for seed in range(seeds)
-        for cell, of_cell in experiment.cells.items()
-        for method, of_method in experiment.methods.items()
-    ]
+def finished_runs(options: argparse.Namespace) -> dict[str, list[Run]]:
+    """By experiment, what is there, whichever of them were asked for this time."""
+    folder = Path(options.runs) / options.scale
+    planned = {
+        name: plan(experiment, options.scale, options.seeds or experiment.seeds, folder)
+        for name, experiment in EXPERIMENTS.items()
+    }
+    done = {n: [r for r in runs if saved_report(r.folder)] for n, runs in planned.items()}
+    return {name: runs for name, runs in done.items() if runs}
 
 
 def train_all(runs: Sequence[Run], jobs: int) -> None:
@@ -161,69 +121,92 @@ def report_of(run: Run) -> dict[str, Any]:
 
 def compare(experiment: Experiment, scale: str, runs: Sequence[Run]) -> dict[str, Any]:
     """Means over seeds with intervals, and the differences seed by seed."""
-    reports = {(run.cell, run.method, run.seed): report_of(run) for run in runs}
+    reports = {(run.setting, run.method, run.seed): report_of(run) for run in runs}
     seeds = sorted({run.seed for run in runs})
     first = report_of(runs[0])
-    # How the episodes went besides their scores, as far as it can be averaged.
-    headline = first["decodings"][first["decoding"]]
-    kinds = [n for n, value in headline.items() if type(value) is float and n not in SCORES]
 
-    def by_seed(cell: str, method: str, figure: str = "mean") -> list[float]:
-        return [reports[cell, method, seed][figure] for seed in seeds]
+    def by_seed(column: str, method: str, figure: str = "mean") -> list[float]:
+        setting, keys = experiment.columns[column]
+        return [look_up(reports[setting, method, seed], keys)[figure] for seed in seeds]
+
+    def cell(column: str, method: str) -> dict[str, Any]:
+        setting, keys = experiment.columns[column]
+        played = look_up(reports[setting, method, seeds[0]], keys)
+        # How the episodes went besides their scores, as far as it can be averaged.
+        kinds = [name for name, x in played.items() if type(x) is float and name not in SCORES]
+        return {
+            **over_seeds(by_seed(column, method)),
+            "episodes": played["episodes"],
+            "stderr_over_episodes": statistics.fmean(by_seed(column, method, "stderr")),
+            "by_seed": by_seed(column, method),
+            "metrics": {kind: statistics.fmean(by_seed(column, method, kind)) for kind in kinds},
+            "published": experiment.paper(column, method),
+        }
 
     return {
         "task": experiment.task,
         "scale": scale,
-        "decoding": first["decoding"],
         "methods": {
-            method: {
-                cell: {
-                    **over_seeds(by_seed(cell, method)),
-                    "episodes": first["episodes"],
-                    "by_seed": by_seed(cell, method),
-                    "metrics": {
-                        kind: statistics.fmean(by_seed(cell, method, kind)) for kind in kinds
-                    },
-                }
-                for cell in experiment.cells
-            }
+            method: {column: cell(column, method) for column in experiment.columns}
             for method in experiment.methods
         },
         "differences": {
             f"{ours} - {theirs}": {
-                cell: over_seeds(
-                    list(map(operator.sub, by_seed(cell, ours), by_seed(cell, theirs)))
+                column: over_seeds(
+                    list(map(operator.sub, by_seed(column, ours), by_seed(column, theirs)))
                 )
-                for cell in experiment.cells
+                for column in experiment.columns
             }
             for ours, theirs in experiment.differences
         },
-        "published": experiment.published,
-        "references": first["references"],
-        "optimum": first["references"].get("optimal"),
+        "references": {
+            column: look_up(first, keys[: -len(GREEDY)])["references"]
+            for column, (_, keys) in experiment.columns.items()
+        },
+        "optimum": first["references"].get(experiment.best_player),
+        "minutes_per_run": {
+            method: statistics.fmean(minutes_of(run) for run in runs if run.method == method)
+            for method in experiment.methods
+        },
+        "machine": machine(),
         "made": time.strftime("%Y-%m-%d"),
     }
 
 
-def results_table(experiment: Experiment, results: dict[str, Any]) -> str:
+def minutes_of(run: Run) -> float:
+    """How long a finished run has trained, evaluations on the way included."""
+    *_, last = (run.folder / METRICS_FILE).read_text().splitlines()
+    return float(json.loads(last)["seconds"]) / 60
+
+
+def machine() -> dict[str, Any]:
+    """What the runs are made on."""
+    return {
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+    }
+
+
+def results_table(experiment: Experiment, results: Mapping[str, Any]) -> str:
     """Ours beside the paper's."""
 
-    def shown(cell: dict[str, float]) -> str:
+    def shown(cell: Mapping[str, float]) -> str:
         return f"{cell['mean']:.3f} ({cell['low']:.3f} to {cell['high']:.3f})"
 
-    rows = [
-        [method, *map(shown, of_cell.values()), f"{experiment.published[method]:.2f}"]
-        for method, of_cell in results["methods"].items()
-    ]
-    rows += [
-        [name, *map(shown, of_cell.values()), ""]
-        for name, of_cell in results["differences"].items()
-    ]
-    rows += [
-        [name, *[f"{score:.3f}"] * len(experiment.cells), ""]
-        for name, score in results["references"].items()
-    ]
-    return table(["method", *experiment.cells, "paper"], rows)
+    header, rows = ["method"], [[name] for name in (*results["methods"], *results["differences"])]
+    players = list(next(iter(results["references"].values())))
+    rows += [[name] for name in players]
+    for column in experiment.columns:
+        header += [column, "paper"]
+        cells = [of_column[column] for of_column in results["methods"].values()]
+        cells += [of_column[column] for of_column in results["differences"].values()]
+        for row, cell in zip(rows, cells, strict=False):
+            published = cell.get("published")
+            row += [shown(cell), "" if published is None else f"{published:.2f}"]
+        for row, name in zip(rows[len(cells) :], players, strict=True):
+            row += [f"{results['references'][column][name]:.3f}", ""]
+    return table(header, rows)
 
 
 if __name__ == "__main__":

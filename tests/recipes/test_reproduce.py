@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from recipes import reproduce, visits
-from recipes.reproduce import Experiment, Run, compare, plan, results_table, train_all
+from recipes import visits
+from recipes.experiments import EXPERIMENTS, Experiment, Run, plan
+from recipes.reproduce import compare, results_table, train_all
 from textrl.checkpoint import weights_digest
 from textrl.errors import UserError
 from textrl.publish import saved_report
@@ -18,9 +19,10 @@ ROOT = Path(__file__).parents[2]
 FAST = "--max-steps 3 --batch-size 8 --episodes 200 --layers 1 --width 16 --attention-heads 2"
 TINY = Experiment(
     task="gridworld",
-    cells={"gpt2": FAST},
+    table="Figure 2",
+    settings={"gpt2": FAST},
     methods={"cql": "--algo cql", "cql+bisim": "--algo cql --bisim 0.05"},
-    published={"cql": 0.19, "cql+bisim": 0.68},
+    published={"": {"cql": 0.19, "cql+bisim": 0.68}},
     differences=(("cql+bisim", "cql"),),
 )
 WAYS = {"safe_goal": 0.5, "unsafe_goal": 0.25, "lava": 0.25, "time_out": 0.0}
@@ -35,14 +37,17 @@ def finished(run: Run, mean: float) -> None:
     report["references"] = {"random": 0.09, "optimal": 0.965}
     report["weights"] = weights_digest(run.folder)
     (run.folder / "evaluation.json").write_text(json.dumps(report))
+    (run.folder / "metrics.jsonl").write_text('{"step": 1, "seconds": 90.0}\n')
 
 
 def test_every_method_runs_on_every_cell_with_every_seed(tmp_path: Path) -> None:
-    experiment = reproduce.EXPERIMENTS["gridworld"]
+    experiment = EXPERIMENTS["gridworld"]
     runs = plan(experiment, "quick", 5, tmp_path)
     assert len(runs) == len({run.folder for run in runs}) == 2 * 3 * 5
     assert [run.seed for run in runs] == sorted(run.seed for run in runs)
-    both = next(run for run in runs if (run.cell, run.method, run.seed) == ("rnn", "cql+bisim", 3))
+    both = next(
+        run for run in runs if (run.setting, run.method, run.seed) == ("rnn", "cql+bisim", 3)
+    )
     flags = " ".join(both.flags)
     for part in (
         "--task gridworld",
@@ -69,6 +74,8 @@ def test_the_comparison_by_hand(tmp_path: Path) -> None:
     assert difference["mean"] == pytest.approx(0.9 / 3)  # of 0.3, 0.2, 0.4
     assert difference["low"] == pytest.approx(0.3 - 4.303 * 0.1 / 3**0.5, abs=1e-4)
     assert results["optimum"] == 0.965
+    assert results["minutes_per_run"] == {"cql": 1.5, "cql+bisim": 1.5}
+    assert cell["published"] == 0.19
     text = results_table(TINY, results)
     assert "0.400" in text and "0.19" in text and "optimal" in text
 

@@ -1,0 +1,139 @@
+"""The paper's experiments: which runs make up each table, and where a report has its cells."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+GREEDY, SAMPLED = ("decodings", "greedy"), ("decodings", "sampled")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One table of the paper: every method trained in every setting, as flags of recipes/train.py.
+
+    A column of the table is a setting, or what one run's report says in several places.
+    """
+
+    task: str
+    table: str
+    """What it is in the paper."""
+    methods: dict[str, str]
+    published: dict[str, dict[str, float]]
+    """The paper's figures: column -> method -> mean. A column named "" holds for all."""
+    differences: tuple[tuple[str, str], ...]
+    """Which methods are compared with which, seed by seed."""
+    settings: dict[str, str] = field(default_factory=lambda: {"": ""})
+    views: dict[str, tuple[str, ...]] = field(default_factory=lambda: {"": GREEDY})
+    """Where in a report the figures are: keys, one below the other."""
+    quick: str = ""
+    """Flags at the quick scale only, so that all of it takes no longer than it should."""
+    seeds: int = 5
+    best_player: str = "optimal"
+    """The reference that nobody is known to beat."""
+    page: str = ""
+    """Where the results are discussed."""
+
+    @property
+    def columns(self) -> dict[str, tuple[str, tuple[str, ...]]]:
+        """Of the table: name -> setting and view."""
+        return {
+            " ".join(filter(None, (setting, view))): (setting, keys)
+            for setting in self.settings
+            for view, keys in self.views.items()
+        }
+
+    def paper(self, column: str, method: str) -> float | None:
+        """What the paper has there."""
+        return self.published.get(column, self.published.get("", {})).get(method)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run of an experiment."""
+
+    setting: str
+    method: str
+    seed: int
+    folder: Path
+    flags: tuple[str, ...]
+
+
+RNN = "--backbone rnn --width 128 --representation-hidden 256"  # appendix B's encoder
+EXPERIMENTS = {
+    "gridworld": Experiment(
+        task="gridworld",
+        table="Figure 2",
+        settings={"gpt2": "--backbone gpt2", "rnn": RNN},
+        methods={
+            "filtered-bc": "--algo filtered-bc",
+            "cql": "--algo cql",
+            "cql+bisim": "--algo cql --bisim 0.05",
+        },
+        published={"": {"filtered-bc": 0.28, "cql": 0.19, "cql+bisim": 0.68}},
+        differences=(("cql+bisim", "cql"), ("cql", "filtered-bc")),
+        page="docs/gridworld.md",
+    ),
+    "vizdoom": Experiment(
+        task="vizdoom",
+        table="Table 1",
+        methods={
+            "bc": "--algo bc",
+            "filtered-bc": "--algo filtered-bc",
+            "cql": "--algo cql",
+            "cql+bisim": "--algo cql --bisim 0.02",
+        },
+        views={"base": GREEDY, "hard": ("variants", "hard", *GREEDY)},
+        published={
+            "base": {"bc": 0.05, "filtered-bc": 0.41, "cql": 0.64, "cql+bisim": 0.71},
+            "hard": {"bc": 0.01, "filtered-bc": 0.12, "cql": 0.43, "cql+bisim": 0.58},
+        },
+        differences=(("cql+bisim", "cql"), ("cql", "filtered-bc"), ("cql", "bc")),
+        seeds=3,
+        best_player="navigator",
+        page="docs/vizdoom.md",
+    ),
+    "wordle": Experiment(
+        task="wordle",
+        table="Table 2",
+        methods={
+            "bc": "--algo bc",
+            "filtered-bc": "--algo filtered-bc",
+            "ilql": "--algo ilql",
+            "ilql+bisim": "--algo ilql --bisim 0.02",
+        },
+        views={"sampled": SAMPLED, "greedy": GREEDY},
+        published={"": {"bc": -2.83, "filtered-bc": -3.02, "ilql": -2.21, "ilql+bisim": -2.19}},
+        differences=(("ilql+bisim", "ilql"), ("ilql", "bc"), ("ilql", "filtered-bc")),
+        quick="--max-steps 3000",
+        page="docs/wordle.md",
+    ),
+}
+
+
+def plan(experiment: Experiment, scale: str, seeds: int, folder: Path) -> list[Run]:
+    """Every run of the experiment, the first seed of all methods first."""
+    return [
+        Run(
+            setting,
+            method,
+            seed,
+            folder / experiment.task / setting / f"{method}-seed{seed}",
+            (
+                *("--task", experiment.task, "--preset", scale, "--seed", str(seed)),
+                *(experiment.quick if scale == "quick" else "").split(),
+                *of_setting.split(),
+                *of_method.split(),
+            ),
+        )
+        for seed in range(seeds)
+        for setting, of_setting in experiment.settings.items()
+        for method, of_method in experiment.methods.items()
+    ]
+
+
+def look_up(report: Mapping[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+    """What a report says at that place."""
+    found: dict[str, Any] = reduce(lambda inner, key: inner[key], keys, report)
+    return found

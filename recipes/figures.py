@@ -1,0 +1,105 @@
+"""The paper's figures, drawn from finished runs and their metrics."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from recipes.experiments import EXPERIMENTS, Experiment, Run, look_up
+from recipes.visits import draw_agents
+from textrl.metrics import METRICS_FILE
+from textrl.publish import saved_report
+from textrl.report import over_seeds
+
+LINES = (("black", "-", "o"), ("tab:orange", "--", "s"), ("tab:blue", "-.", "^"), ("0.6", ":", "D"))
+SMOOTH = 5  # logged measurements that a curve averages
+
+
+def draw(experiment: Experiment, runs: Sequence[Run], output: Path) -> list[Path]:
+    """The figures of one experiment; gives the files."""
+    return DRAWN[experiment.task](experiment, runs, output)
+
+
+def draw_visits(experiment: Experiment, runs: Sequence[Run], output: Path) -> list[Path]:
+    """Figure 2: where the agents of the first seed go."""
+    figures = []
+    for setting in experiment.settings:
+        chosen = [run for run in runs if run.setting == setting and run.seed == 0]
+        figures.append(output / f"{experiment.task}-visits-{setting}.png")
+        draw_agents(figures[-1], {run.method: str(run.folder) for run in chosen})
+    return figures
+
+
+def draw_curves(experiment: Experiment, runs: Sequence[Run], output: Path) -> list[Path]:
+    """Figure 4: the bisimulation loss during training, minimized and only measured."""
+    figure, axes = new_figure(width=5.5)
+    axes = axes[0]
+    methods = [name for name in experiment.methods if f"{name}+bisim" in experiment.methods]
+    methods += [f"{name}+bisim" for name in methods]
+    for method, (colour, dashes, _) in zip(methods, LINES, strict=False):
+        curves = [bisimulation_curve(run) for run in runs if run.method == method]
+        steps = curves[0][0]
+        each = [over_seeds(values) for values in zip(*(curve[1] for curve in curves), strict=True)]
+        axes.plot(steps, [x["mean"] for x in each], color=colour, linestyle=dashes, label=method)
+        band = ([x["low"] for x in each], [x["high"] for x in each])
+        axes.fill_between(steps, *np.maximum(band, 1e-3), color=colour, alpha=0.2, linewidth=0)
+    axes.set(yscale="log", xlabel="training step", ylabel="bisimulation loss")
+    axes.set_title(f"{experiment.task}: mean of {len(curves)} seeds, 95 % interval", fontsize=10)
+    axes.legend(frameon=False)
+    return [save(figure, output / f"{experiment.task}-bisimulation.png")]
+
+
+def bisimulation_curve(run: Run) -> tuple[list[int], list[float]]:
+    """Steps and the loss there, each a mean of a few measurements."""
+    lines = [json.loads(line) for line in (run.folder / METRICS_FILE).read_text().splitlines()]
+    measured = [(line["step"], line["bisimulation"]) for line in lines if "bisimulation" in line]
+    groups = [measured[i : i + SMOOTH] for i in range(0, len(measured) - SMOOTH + 1, SMOOTH)]
+    return (
+        [group[-1][0] for group in groups],
+        [float(np.mean([loss for _, loss in group])) for group in groups],
+    )
+
+
+def draw_hypothesis(planned: Mapping[str, Sequence[Run]], output: Path) -> Path:
+    """The paper's hypothesis: over all runs, the final bisimulation loss against the return."""
+    figure, panels = new_figure(len(planned))
+    for axes, (name, runs) in zip(panels, planned.items(), strict=True):
+        experiment = EXPERIMENTS[name]
+        for method, (colour, _, marker) in zip(experiment.methods, LINES, strict=False):
+            points = [
+                (
+                    bisimulation_curve(run)[1][-1],
+                    look_up(report, next(iter(experiment.views.values())))["mean"],
+                )
+                for run in runs
+                if run.method == method and (report := saved_report(run.folder)) is not None
+            ]
+            if points:
+                axes.scatter(*zip(*points, strict=True), c=colour, marker=marker, label=method)
+        view = next(iter(experiment.views)) or "greedy"
+        axes.set(xscale="log", xlabel="final bisimulation loss", ylabel=f"mean score, {view}")
+        axes.set_title(name, fontsize=10)
+        axes.legend(frameon=False, fontsize=8)
+    return save(figure, output / "hypothesis.png")
+
+
+def new_figure(panels: int = 1, width: float = 4.2) -> tuple[Any, Any]:
+    """An empty figure and its axes, side by side."""
+    from matplotlib.figure import Figure  # an extra: only who draws needs it
+
+    figure = Figure(figsize=(width * panels, 3.6), layout="constrained")
+    return figure, figure.subplots(1, panels, squeeze=False)[0]
+
+
+def save(figure: Any, path: Path) -> Path:
+    """Write it as a PNG."""
+    figure.savefig(path, dpi=150)
+    return path
+
+
+DRAWN: dict[str, Callable[[Experiment, Sequence[Run], Path], list[Path]]] = {
+    "gridworld": draw_visits,
+    "wordle": draw_curves,
+}

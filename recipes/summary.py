@@ -1,0 +1,147 @@
+"""results/README.md: the tables, what agrees with the paper, and where the rest is discussed."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from recipes.experiments import EXPERIMENTS, Experiment
+
+TITLES = {"gridworld": "Switch gridworld", "vizdoom": "ViZDoom My Way Home", "wordle": "Wordle"}
+SMALLEST_GAP = 0.005
+"""Means of the paper that differ by less are called equal."""
+
+
+def write_summary(output: Path) -> Path:
+    """Write the page from the JSON files that are there."""
+    found = {
+        name: json.loads((output / f"{name}.json").read_text())
+        for name in EXPERIMENTS
+        if (output / f"{name}.json").is_file()
+    }
+    parts = [INTRODUCTION.strip()]
+    parts += [section(EXPERIMENTS[name], results, output) for name, results in found.items()]
+    if (output / "hypothesis.png").is_file():
+        parts.append(HYPOTHESIS.strip())
+    if (output / "theory.json").is_file():
+        parts.append(THEORY.strip())
+    page = output / "README.md"
+    page.write_text("\n\n".join(parts) + "\n")
+    return page
+
+
+def section(experiment: Experiment, results: Mapping[str, Any], output: Path) -> str:
+    """One experiment: how it was run, its table, its figures, what it says about the paper."""
+    name = experiment.task
+    first = next(iter(next(iter(results["methods"].values())).values()))
+    minutes = results.get("minutes_per_run", {})
+    took = ", ".join(f"{method} {each:.0f}" for method, each in minutes.items())
+    machine = results.get("machine", {})
+    lines = [
+        f"## {TITLES[name]} ({experiment.table} of the paper)",
+        f"`python recipes/reproduce.py --scale {results['scale']} --only {name}`"
+        f" made these on {results['made']}, on {machine.get('cores')} CPU cores"
+        f" (torch {machine.get('torch')}): {first['seeds']} seeds of each method,"
+        f" {first['episodes']} episodes each. Minutes of one run: {took}.",
+        markdown_table(experiment, results),
+        *[f"![{figure.stem}]({figure.name})" for figure in sorted(output.glob(f"{name}-*.png"))],
+        "\n".join(agreement(experiment, results)),
+        f"Discussed in [{experiment.page}](../{experiment.page}).",
+    ]
+    return "\n\n".join(lines)
+
+
+def markdown_table(experiment: Experiment, results: Mapping[str, Any]) -> str:
+    """Means with 95 % intervals over seeds, beside the paper's; then the reference players."""
+    columns = list(experiment.columns)
+    header = ["method", *[part for column in columns for part in (column, "paper")]]
+    rows = [
+        [
+            method,
+            *[
+                part
+                for column in columns
+                for part in (interval(cells[column]), paper(cells[column]))
+            ],
+        ]
+        for method, cells in results["methods"].items()
+    ]
+    rows += [
+        [f"*{name}*", *[part for column in columns for part in (interval(cells[column], "+"), "")]]
+        for name, cells in results["differences"].items()
+    ]
+    players = dict.fromkeys(name for column in columns for name in results["references"][column])
+    rows += [
+        [
+            name,
+            *[p for column in columns for p in (f"{results['references'][column][name]:.3f}", "")],
+        ]
+        for name in players
+    ]
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def interval(cell: Mapping[str, float], sign: str = "") -> str:
+    """A mean and its interval."""
+    if cell["low"] is None or cell["high"] is None:  # a single seed
+        return f"{cell['mean']:{sign}.3f}"
+    return f"{cell['mean']:{sign}.3f} ({cell['low']:{sign}.3f} to {cell['high']:{sign}.3f})"
+
+
+def paper(cell: Mapping[str, float]) -> str:
+    """The paper's figure."""
+    return "" if cell.get("published") is None else f"{cell['published']:.2f}"
+
+
+def agreement(experiment: Experiment, results: Mapping[str, Any]) -> list[str]:
+    """For each difference that the paper has too: whether ours has its sign, and how surely."""
+    lines = []
+    for ours, theirs in experiment.differences:
+        for column in experiment.columns:
+            published = [experiment.paper(column, method) for method in (ours, theirs)]
+            if None in published:
+                continue
+            theirs_differ = published[0] - published[1]  # type: ignore[operator]
+            cell = results["differences"][f"{ours} - {theirs}"][column]
+            where = f" ({column})" if column else ""
+            lines.append(
+                f"- {ours} against {theirs}{where}: {verdict(theirs_differ, cell)}."
+                f" The paper {theirs_differ:+.2f}, here {interval(cell, '+')}."
+            )
+    return lines
+
+
+def verdict(published: float, cell: Mapping[str, float]) -> str:
+    """In words: does the interval of our difference lie on the paper's side of zero?"""
+    if cell["low"] is None or cell["high"] is None or cell["low"] <= 0 <= cell["high"]:
+        return "not told apart here"
+    is_same = (cell["mean"] > 0) == (published > 0)
+    return "agrees" if is_same and abs(published) > SMALLEST_GAP else "**the other way round**"
+
+
+INTRODUCTION = """
+# Results
+
+The tables and figures of *Offline RL with Observation Histories: Analyzing and Improving Sample
+Complexity*, remade. Cells are means with 95 % intervals over seeds (Student's t); lines in italics
+are differences, seed by seed. The JSON file of each experiment has every seed's figure, the
+standard error over episodes and how the episodes went. The scale is `quick`: networks and datasets
+that two CPU cores carry, not the paper's. "Agrees" means that our interval lies on the side of zero
+where the paper's difference is; it says nothing of its size.
+"""
+
+HYPOTHESIS = """
+## The hypothesis: a lower bisimulation loss goes with a higher return
+
+![over all runs](hypothesis.png)
+
+Every point is one run: its bisimulation loss at the end of training against its score.
+"""
+
+THEORY = """
+## Theory
+
+`python recipes/theory.py` made `theory.json` and its figures, which
+[docs/theory.md](../docs/theory.md) discusses.
+"""
