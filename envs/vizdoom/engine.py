@@ -26,7 +26,7 @@ Frame = NDArray[np.uint8]
 START_TICS = 10
 """Before an episode begins, as in the scenario's own configuration."""
 HEIGHT, WIDTH = 240, 320
-GREY = np.array([0.21, 0.72, 0.07])
+GREY = (0.21, 0.72, 0.07)
 """Shares of red, green and blue in the engine's own grey, which is rounded down."""
 NEAR_HOME = 80.0
 """The armor is taken where both x and y are within 36 of it; a decision moves at most 28."""
@@ -114,7 +114,9 @@ class Engine:
     def _look(self, screen: NDArray[np.uint8]) -> None:
         if self._colour:
             self.screen = screen
-            screen = (screen @ GREY + 1e-6).astype(np.uint8)  # as the engine's own grey
+            # In this order, which decides how the engine's own sum is rounded.
+            red, green, blue = (screen[..., i] * GREY[i] for i in range(3))
+            screen = (red + green + blue).astype(np.uint8)
         self.frame = shrink(screen)
 
     @property
