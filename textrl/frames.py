@@ -130,7 +130,7 @@ class PatchEncoder(nn.Module):
     def forward(self, pixels: Tensor) -> Tensor:
         """(frames, height, width) of uint8 -> (frames, patches, width)."""
         first, *others = self.convolutions
-        seen = torch.relu(blockwise(first, pixels.to(self.project.weight.dtype) / 255 - 0.5))
+        seen = torch.relu(blockwise(first, pixels.to(self.project.weight.dtype) / 64 - 1))
         for convolution in others:
             seen = torch.relu(convolution(seen))
         (below, right), (high, wide) = self.margin, self.patch
