@@ -18,7 +18,7 @@ def view(cell: int, time: int) -> NDArray[np.uint8]:
     pixels = np.zeros((SIDE, SIDE), dtype=np.uint8)
     pixels[:, 5 * cell : 5 * cell + 5] = 255
     pixels[0, 0] = time
-    pixels[8:16, 8:16] += np.uint8(17 * time)
+    pixels[8:16, 8:16] += np.uint8(17 * time % 256)
     return pixels
 
 
