@@ -28,6 +28,7 @@ class Cuts:
 
     starts: NDArray[np.int64]
     stops: NDArray[np.int64]
+    completed: int  # actions but for one at the end that a time limit cut in its middle
 
     @property
     def actions(self) -> int:
@@ -40,8 +41,10 @@ def cuts_of(tokens: NDArray[np.int32], is_action: NDArray[np.bool_], language: L
     at = np.flatnonzero(is_action)
     numbers = (tokens[at] - language.first_action)[None]
     states = language.grammar.states_along(numbers, np.ones_like(numbers, dtype=bool))[0]
-    begins, ends = at[states[:-1] == 0], at[states[1:] == 0] + 1
-    return Cuts(np.append(0, ends), np.append(begins, len(tokens)))
+    begins, is_end = at[states[:-1] == 0], states[1:] == 0
+    completed = int(is_end.sum())
+    is_end[-1] = True  # also of an action that was cut in its middle
+    return Cuts(np.append(0, at[is_end] + 1), np.append(begins, len(tokens)), completed)
 
 
 class WindowBatches:
@@ -89,7 +92,7 @@ class WindowBatches:
     def _measure(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Of each row: its actions, and the tokens of its longest window, frames as patches."""
         found = []
-        for _, table in blocks_of(self._rows):
+        for start, table in blocks_of(self._rows):
             block = Rows.from_table(table)
             for row in range(len(table)):
                 part = slice(*block.offsets[row : row + 2])
@@ -97,6 +100,11 @@ class WindowBatches:
                 is_frame = block.tokens[part] == self._language.frame_id
                 length = np.cumsum(np.append(0, np.where(is_frame, self._patches, 1)))
                 reach = min(self._window, cuts.actions)
+                if (cuts.starts[:-reach] == cuts.stops[:-reach]).any():
+                    raise UserError(
+                        f"row {start + row} has an action after which nothing was seen, where no"
+                        " window can begin: read whole episodes with --window 0"
+                    )
                 longest = length[cuts.stops[reach:]] - length[cuts.starts[:-reach]]
                 found.append((cuts.actions, longest.max()))
         actions, longest = np.array(found).T
@@ -145,7 +153,7 @@ class WindowBatches:
             truncated=bool(whole.truncated[0]) or last < cuts.actions,
             frame_positions=(np.cumsum(width) - width)[is_frame[part]],
             frames=reader.frames(row, frames_before, frames_after) if self._frame_shape else None,
-            counts=(int(whole.is_action[part].sum()), last - first),
+            counts=(int(whole.is_action[part].sum()), min(last, cuts.completed) - first),
         )
 
     def _join(self, windows: list["Window"]) -> Batch:
