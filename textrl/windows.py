@@ -70,14 +70,16 @@ class WindowBatches:
         processes: int = 1,
         frame_shape: tuple[int, ...] | None = None,
         patches: int = 1,
+        discount: float = 1.0,
     ) -> None:
         """window: actions per window; batch_size: windows per step over all processes.
 
-        keep: the rows to use (None = all). patches: tokens of a frame.
+        keep: the rows to use (None = all). patches: tokens of a frame. discount: of the return
+        that followed a window.
         """
         check_split(batch_size, accumulation, processes)
         self._rows, self._language, self._window = rows, language, window
-        self._frame_shape, self._patches = frame_shape, patches
+        self._frame_shape, self._patches, self._discount = frame_shape, patches, discount
         self._batch_size, self._seed = batch_size, seed
         self._accumulation, self._process, self._processes = accumulation, process, processes
         self._keep = np.arange(len(rows)) if keep is None else keep
@@ -151,16 +153,23 @@ class WindowBatches:
             **columns,
             # An episode that goes on beyond the window is as one that was cut there.
             truncated=bool(whole.truncated[0]) or last < cuts.actions,
+            rest=self._return_after(whole, part.stop) if last < cuts.actions else np.nan,
             frame_positions=(np.cumsum(width) - width)[is_frame[part]],
             frames=reader.frames(row, frames_before, frames_after) if self._frame_shape else None,
             counts=(int(whole.is_action[part].sum()), min(last, cuts.completed) - first),
         )
+
+    def _return_after(self, row: Rows, stop: int) -> float:
+        """The discounted return of the actions that follow."""
+        rewards = row.reward[stop:][row.is_action[stop:]]
+        return float(rewards @ self._discount ** np.arange(len(rewards)))
 
     def _join(self, windows: list["Window"]) -> Batch:
         lengths = [len(window.tokens) for window in windows]
         rows = Rows(
             offsets=np.cumsum([0, *lengths]),
             truncated=np.array([window.truncated for window in windows]),
+            rest=np.array([window.rest for window in windows], dtype=np.float32),
             **{name: np.concatenate([getattr(w, name) for w in windows]) for name in PER_TOKEN},
         )
         batch = collate(rows, np.arange(len(windows)), self._language)
@@ -186,6 +195,7 @@ class Window:
     reward: NDArray[np.float32]
     observation: NDArray[np.int32]
     truncated: bool
+    rest: float  # as in Rows
     frame_positions: NDArray[np.int64]  # of each frame's first token
     frames: Pixels | None
     counts: tuple[int, int]  # action tokens, completed actions
@@ -248,5 +258,6 @@ def make_batches(
         context=config.context,
         frame_shape=task.frame_shape,
         patches=config.patches,
+        discount=config.discount,
         **common,
     )
