@@ -1,5 +1,6 @@
 """What many tests share: a small language with episodes in it, a small Wordle, a small model."""
 
+import itertools
 import os
 import tempfile
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from datasets import Dataset
 
 from envs.wordle.task import WordleTask
 from envs.wordle.words import WordList
+from tests.frame_task import FrameTask
 from textrl.dataset import write_shard
 from textrl.episode import Episode, Step
 from textrl.language import BEGIN_ID, ActionGrammar, Language
@@ -97,8 +99,10 @@ def random_episodes() -> Callable[..., list[Episode]]:
 def make_rows(tmp_path: Path) -> Callable[[list[Episode]], Dataset]:
     """Episodes as a dataset that is mapped from a file, as real ones are."""
 
+    numbers = itertools.count()
+
     def make(episodes: list[Episode]) -> Dataset:
-        path = tmp_path / "shard.arrow"
+        path = tmp_path / f"shard-{next(numbers)}.arrow"
         write_shard(path, episodes)
         return Dataset.from_file(str(path))
 
@@ -113,6 +117,11 @@ def words() -> WordList:
 @pytest.fixture(scope="session")
 def wordle(words: WordList) -> WordleTask:
     return WordleTask(words)
+
+
+@pytest.fixture(scope="session")
+def corridor() -> FrameTask:
+    return FrameTask()
 
 
 @pytest.fixture

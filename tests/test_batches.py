@@ -9,6 +9,7 @@ import pytest
 import torch
 from datasets import Dataset
 
+from tests.slow_batches import same, slow_collate
 from textrl import batches
 from textrl.batches import Batch, EpisodeBatches, collate, read_rows
 from textrl.dataset import Rows, episodes_to_table
@@ -31,44 +32,6 @@ def numbers(batch: Batch) -> list[int]:
     """Which episodes a batch holds: their last reward is their number."""
     last = batch.is_action.sum(1, keepdim=True) - 1
     return [int(value) for value in batch.rewards.gather(1, last)[:, 0]]
-
-
-def same(one: Batch, other: Batch) -> bool:
-    pairs = [(getattr(one, f.name), getattr(other, f.name)) for f in fields(Batch)]
-    return all(torch.equal(a, b) if torch.is_tensor(a) else a == b for a, b in pairs)
-
-
-def slow_collate(episodes: list[Episode], language: Language) -> dict[str, list[list[object]]]:
-    """What each episode contributes, token by token and without padding."""
-    columns: dict[str, list[list[object]]] = {
-        f.name: [] for f in fields(Batch) if not f.name.endswith(("_count", "frames"))
-    }
-    for episode in episodes:
-        history = list(episode.prompt)
-        mine: dict[str, list[object]] = {name: [] for name in columns}
-        for step in episode.steps:
-            state = 0
-            for left, token in reversed(list(enumerate(reversed(step.action)))):
-                number = token - language.first_action
-                mine["state_positions"].append(len(history) - 1)
-                mine["legal"].append(language.grammar.legal[state].tolist())
-                mine["actions"].append(number)
-                mine["rewards"].append(0.0 if left else step.reward)
-                mine["observations"].append(-1 if left else step.observation_class)
-                mine["ends_action"].append(False if left else len(step.action) == 2)
-                mine["is_action"].append(True)
-                mine["has_next"].append(True)
-                history.append(token)
-                state = int(language.grammar.next_state[state, number])
-            history.extend(step.observation)
-        mine["has_next"][-1] = episode.truncated
-        if episode.truncated:
-            mine["state_positions"].append(len(history) - 1)
-            mine["legal"].append(language.grammar.legal[state].tolist())
-        mine["tokens"] = list(history)
-        for name, values in mine.items():
-            columns[name].append(values)
-    return columns
 
 
 @pytest.mark.parametrize("truncated", [0.0, 0.5, 1.0])

@@ -7,10 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from datasets import Dataset
+from PIL import Image
 
+from tests.frame_task import FrameTask, view
 from textrl.checks import check_episodes
 from textrl.dataset import (
     FEATURES,
+    WITH_FRAMES,
     Rows,
     best_episodes,
     blocks_of,
@@ -22,6 +25,8 @@ from textrl.dataset import (
     write_shard,
 )
 from textrl.episode import Episode, Step
+from textrl.errors import UserError
+from textrl.frames import encode_frame
 from textrl.language import Language
 
 MakeRows = Callable[[list[Episode]], Dataset]
@@ -130,3 +135,63 @@ def test_returns_by_who_played(make_rows: MakeRows) -> None:
         "expert": [-1.0, -2.0],
         "novice": [-3.0],
     }
+
+
+def walk(first: int, moves: int, frames: int | None = None) -> Episode:
+    """Of the corridor: right, right, ...; frames: how many it has, if not one for each token."""
+    steps = tuple(Step((6,), -0.125, (2, 4)) for _ in range(moves))
+    seen = [encode_frame(view(first + time, time)) for time in range(moves + 1)]
+    return Episode((1, 4), steps, False, True, "walker", tuple(seen[:frames]))
+
+
+def test_frames_survive_on_disk(tmp_path: Path, corridor: FrameTask) -> None:
+    episodes = [walk(0, 3), walk(2, 1), walk(1, 5), walk(3, 2)]
+    paths = [tmp_path / "0.arrow", tmp_path / "1.arrow"]
+    write_shard(paths[0], episodes[:3])
+    write_shard(paths[1], episodes[3:])
+    join_shards(paths, tmp_path / "data", {})
+    for path in paths:
+        path.unlink()
+    rows = load_episodes(str(tmp_path / "data"))
+    assert rows.features == WITH_FRAMES
+    check_episodes(rows, corridor.language, context=None, observation_classes=0)
+    for row, first, moves in ((0, 0, 3), (1, 2, 1), (2, 1, 5), (3, 3, 2)):
+        frames = rows[row]["frames"]
+        assert len(frames) == moves + 1
+        for time, frame in enumerate(frames):
+            assert isinstance(frame, Image.Image)
+            np.testing.assert_array_equal(np.asarray(frame), view(first + time, time))
+    table = table_of(rows, [*FEATURES, "frames"])
+    assert table.to_pylist() == episodes_to_table(episodes).to_pylist()
+    # What reads only tokens does not read frames.
+    assert table_of(rows).column_names == list(FEATURES)
+
+
+def test_rows_without_frames_have_no_column_for_them(make_rows: MakeRows) -> None:
+    rows = make_rows([episode(-1.0)])
+    assert rows.column_names == list(FEATURES)
+    assert rows.features == FEATURES
+
+
+@pytest.mark.parametrize("frames", [0, 2, 3])
+def test_a_frame_too_few_is_refused(make_rows: MakeRows, corridor: FrameTask, frames: int) -> None:
+    rows = make_rows([walk(0, 3), walk(0, 3, frames), walk(0, 3)])
+    with pytest.raises(UserError, match="row 1: not as many 'frames' as there are frame tokens"):
+        check_episodes(rows, corridor.language, context=None, observation_classes=0)
+    check_episodes(rows.select([0, 2]), corridor.language, context=None, observation_classes=0)
+
+
+def test_rows_of_a_task_with_frames_have_them(make_rows: MakeRows, corridor: FrameTask) -> None:
+    with pytest.raises(UserError, match="no column 'frames'"):
+        check_episodes(make_rows([walk(0, 3, 0)]), corridor.language, None, 0)
+
+
+def test_episodes_of_any_length_pass_where_parts_are_read(
+    make_rows: MakeRows, language: Language
+) -> None:
+    steps = tuple(Step((5, 7), -1.0, (2,)) for _ in range(400))
+    rows = make_rows([Episode((1,), steps, True, False, "novice")])
+    check_episodes(rows, language, context=None, observation_classes=7)
+    with pytest.raises(UserError, match="row 0: longer than the model's context of 1200 tokens"):
+        check_episodes(rows, language, context=1200, observation_classes=7)
+    check_episodes(rows, language, context=1201, observation_classes=7)

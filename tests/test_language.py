@@ -67,6 +67,18 @@ def test_states_along_each_token(language: Language) -> None:
     ]
 
 
+def test_states_where_every_token_is_an_action() -> None:
+    grammar = ActionGrammar.from_slots([[0, 2]], 3)
+    tokens = np.array([[0, 2, 0, 2], [0, 1, 0, 2], [2, 1, 1, 0]])
+    real = np.ones(tokens.shape, dtype=bool)
+    real[2, 1] = False
+    assert grammar.states_along(tokens, real).tolist() == [
+        [0, 0, 0, 0, 0],
+        [0, 0, -1, -1, -1],
+        [0, 0, 0, -1, -1],  # padding changes nothing
+    ]
+
+
 def test_ids_are_padding_begin_observations_actions(language: Language) -> None:
     assert language.tokens == ("<pad>", "<begin>", "hot", "cold", "wet", "a", "b", "x", "y")
     assert (PAD_ID, BEGIN_ID) == (0, 1)

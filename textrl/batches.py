@@ -37,6 +37,8 @@ class Batch:
     ends_action: Tensor  # True where the token completes an action of one or more tokens
     is_action: Tensor  # True where an action really is, False on padding
     has_next: Tensor  # True where the next state has a value: neither terminal nor padding
+    is_followed: Tensor  # True where the episode has another action, be it beyond this window
+    return_after: Tensor  # discounted return after a window's last action; 0 within and at the end
     # Of the whole step, over all processes and micro-batches:
     action_count: int  # action tokens
     completed_count: int  # actions completed
@@ -80,6 +82,9 @@ def collate(rows: Rows, picks: NDArray[np.integer], language: Language) -> Batch
     truncated = rows.truncated[picks]
     is_last = np.arange(is_action.shape[1]) == counts[:, None] - 1
     has_next = is_action & (~is_last | truncated[:, None])
+    rest = np.full(len(picks), np.nan) if rows.rest is None else rows.rest[picks]
+    goes_on = is_last & ~np.isnan(rest)[:, None]
+    is_followed = goes_on | (is_action & ~is_last)
     states_read = actions.shape[1] + int(truncated.any())
     if truncated.any():
         positions = np.pad(positions, ((0, 0), (0, 1)))
@@ -94,6 +99,8 @@ def collate(rows: Rows, picks: NDArray[np.integer], language: Language) -> Batch
         ends_action=torch.from_numpy(ends_action),
         is_action=torch.from_numpy(is_action),
         has_next=torch.from_numpy(has_next),
+        is_followed=torch.from_numpy(is_followed),
+        return_after=torch.from_numpy(np.where(goes_on, rest[:, None], 0.0)).float(),
         action_count=int(counts.sum()),
         completed_count=int(ends_action.sum()),
     )

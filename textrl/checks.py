@@ -4,10 +4,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from datasets import Dataset
 from numpy.typing import NDArray
 
-from textrl.dataset import FEATURES, PER_TOKEN, Rows, blocks_of
+from textrl.dataset import FEATURES, PER_TOKEN, Rows, blocks_of, table_of
 from textrl.errors import UserError
 from textrl.language import Language
 
@@ -19,10 +20,25 @@ def check_episodes(
 
     context: the longest row that the model can read; None = it reads parts of them.
     """
+    frames = _count_frames(rows, language)
     for start, table in blocks_of(rows):
         _check_columns(table, start)
-        _check_tokens(Rows.from_table(table), start, language, context, observation_classes)
+        flat = Rows.from_table(table)
+        _check_tokens(flat, start, language, context, observation_classes)
         _check_episodes(table, start)
+        if frames is not None:
+            shown = np.add.reduceat(flat.tokens == language.frame_id, flat.offsets[:-1], dtype=int)
+            differs = frames[start : start + len(table)] != shown
+            _refuse(start, differs, "not as many 'frames' as there are frame tokens")
+
+
+def _count_frames(rows: Dataset, language: Language) -> NDArray[np.int64] | None:
+    """How many frames each row has, in a language that has them."""
+    if language.frame_id is None:
+        return None
+    if "frames" not in rows.features:
+        raise UserError("malformed dataset: no column 'frames', which this task needs")
+    return np.array(pc.list_value_length(table_of(rows, ["frames"])["frames"]).fill_null(-1))
 
 
 def _check_columns(table: pa.Table, start: int) -> None:

@@ -45,6 +45,8 @@ class Rows:
     reward: NDArray[np.float32]
     observation: NDArray[np.int32]
     truncated: NDArray[np.bool_]
+    rest: NDArray[np.float32] | None = None
+    """Of parts of episodes: the discounted return that followed; nan where the episode ends."""
 
     @property
     def lengths(self) -> NDArray[np.int64]:

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from textrl.errors import UserError
+from textrl.errors import UserError, first_line
 
 Pixels = NDArray[np.uint8]
 
@@ -51,8 +51,11 @@ def decode_frames(images: pa.BinaryArray, shape: tuple[int, ...]) -> Pixels:
 def _open_image(image: bytes, shape: tuple[int, ...]) -> Pixels:
     from PIL import Image  # only who brings images of their own needs it
 
-    with Image.open(io.BytesIO(image)) as opened:
-        pixels = np.asarray(opened.convert("L"))
+    try:
+        with Image.open(io.BytesIO(image)) as opened:
+            pixels = np.asarray(opened.convert("L"))
+    except (OSError, SyntaxError, ValueError) as error:  # what Pillow says of a damaged file
+        raise UserError(f"a frame of the dataset is no image: {first_line(error)}") from error
     if pixels.shape != shape:
         raise UserError(f"a frame of the dataset has the shape {pixels.shape}, not {shape}")
     return pixels
@@ -114,6 +117,8 @@ class PatchEncoder(nn.Module):
         map_size = shape
         for kernel, stride in zip(KERNELS, STRIDES, strict=True):
             map_size = tuple((length - kernel) // stride + 1 for length in map_size)
+        if min(map_size) < 1:
+            raise UserError(f"frames of {shape} pixels are too small for the convolutions")
         self.across = math.isqrt(patches)  # patches in a row, and rows of patches
         if self.across**2 != patches or self.across > min(map_size):
             raise UserError(
@@ -130,7 +135,7 @@ class PatchEncoder(nn.Module):
     def forward(self, pixels: Tensor) -> Tensor:
         """(frames, height, width) of uint8 -> (frames, patches, width)."""
         first, *others = self.convolutions
-        seen = torch.relu(blockwise(first, pixels.to(self.project.weight.dtype) / 255 - 0.5))
+        seen = torch.relu(blockwise(first, pixels.to(self.project.weight.dtype) / 64 - 1))
         for convolution in others:
             seen = torch.relu(convolution(seen))
         (below, right), (high, wide) = self.margin, self.patch

@@ -60,6 +60,10 @@ class ActionGrammar:
         after an illegal token it is -1.
         """
         states = np.zeros((len(actions), actions.shape[1] + 1), dtype=np.int32)
+        if len(self.next_state) == 1:  # every token is an action: no need to go one by one
+            is_illegal = real & ~self.legal[0, actions]
+            states[:, 1:] = -is_illegal.cumsum(axis=1).clip(max=1)
+            return states
         for i in range(actions.shape[1]):
             state = states[:, i]
             follows = np.where(state >= 0, self.next_state[state, actions[:, i]], -1)

@@ -100,7 +100,7 @@ class Policy:
         self._random = torch.Generator(device=model.device).manual_seed(seed)
         self._cache: Any
         self._unread: list[Turn]  # what the model has not read yet; the last has no action yet
-        self._recent: deque[Turn] = deque(maxlen=(model.config.window + 1) // 2)
+        self._recent: deque[Turn] = deque(maxlen=model.config.window // 2)
         self._turns_read = 0
         self._said: list[tuple[TextRLOutput, Tensor, Tensor, Tensor]] = []  # of the last action
 

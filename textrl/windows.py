@@ -28,6 +28,7 @@ class Cuts:
 
     starts: NDArray[np.int64]
     stops: NDArray[np.int64]
+    completed: int  # actions but for one at the end that a time limit cut in its middle
 
     @property
     def actions(self) -> int:
@@ -40,8 +41,10 @@ def cuts_of(tokens: NDArray[np.int32], is_action: NDArray[np.bool_], language: L
     at = np.flatnonzero(is_action)
     numbers = (tokens[at] - language.first_action)[None]
     states = language.grammar.states_along(numbers, np.ones_like(numbers, dtype=bool))[0]
-    begins, ends = at[states[:-1] == 0], at[states[1:] == 0] + 1
-    return Cuts(np.append(0, ends), np.append(begins, len(tokens)))
+    begins, is_end = at[states[:-1] == 0], states[1:] == 0
+    completed = int(is_end.sum())
+    is_end[-1] = True  # also of an action that was cut in its middle
+    return Cuts(np.append(0, at[is_end] + 1), np.append(begins, len(tokens)), completed)
 
 
 class WindowBatches:
@@ -67,14 +70,16 @@ class WindowBatches:
         processes: int = 1,
         frame_shape: tuple[int, ...] | None = None,
         patches: int = 1,
+        discount: float = 1.0,
     ) -> None:
         """window: actions per window; batch_size: windows per step over all processes.
 
-        keep: the rows to use (None = all). patches: tokens of a frame.
+        keep: the rows to use (None = all). patches: tokens of a frame. discount: of the return
+        that followed a window.
         """
         check_split(batch_size, accumulation, processes)
         self._rows, self._language, self._window = rows, language, window
-        self._frame_shape, self._patches = frame_shape, patches
+        self._frame_shape, self._patches, self._discount = frame_shape, patches, discount
         self._batch_size, self._seed = batch_size, seed
         self._accumulation, self._process, self._processes = accumulation, process, processes
         self._keep = np.arange(len(rows)) if keep is None else keep
@@ -89,7 +94,7 @@ class WindowBatches:
     def _measure(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Of each row: its actions, and the tokens of its longest window, frames as patches."""
         found = []
-        for _, table in blocks_of(self._rows):
+        for start, table in blocks_of(self._rows):
             block = Rows.from_table(table)
             for row in range(len(table)):
                 part = slice(*block.offsets[row : row + 2])
@@ -97,6 +102,11 @@ class WindowBatches:
                 is_frame = block.tokens[part] == self._language.frame_id
                 length = np.cumsum(np.append(0, np.where(is_frame, self._patches, 1)))
                 reach = min(self._window, cuts.actions)
+                if (cuts.starts[:-reach] == cuts.stops[:-reach]).any():
+                    raise UserError(
+                        f"row {start + row} has an action after which nothing was seen, where no"
+                        " window can begin: read whole episodes with --window 0"
+                    )
                 longest = length[cuts.stops[reach:]] - length[cuts.starts[:-reach]]
                 found.append((cuts.actions, longest.max()))
         actions, longest = np.array(found).T
@@ -143,16 +153,23 @@ class WindowBatches:
             **columns,
             # An episode that goes on beyond the window is as one that was cut there.
             truncated=bool(whole.truncated[0]) or last < cuts.actions,
+            rest=self._return_after(whole, part.stop) if last < cuts.actions else np.nan,
             frame_positions=(np.cumsum(width) - width)[is_frame[part]],
             frames=reader.frames(row, frames_before, frames_after) if self._frame_shape else None,
-            counts=(int(whole.is_action[part].sum()), last - first),
+            counts=(int(whole.is_action[part].sum()), min(last, cuts.completed) - first),
         )
+
+    def _return_after(self, row: Rows, stop: int) -> float:
+        """The discounted return of the actions that follow."""
+        rewards = row.reward[stop:][row.is_action[stop:]]
+        return float(rewards @ self._discount ** np.arange(len(rewards)))
 
     def _join(self, windows: list["Window"]) -> Batch:
         lengths = [len(window.tokens) for window in windows]
         rows = Rows(
             offsets=np.cumsum([0, *lengths]),
             truncated=np.array([window.truncated for window in windows]),
+            rest=np.array([window.rest for window in windows], dtype=np.float32),
             **{name: np.concatenate([getattr(w, name) for w in windows]) for name in PER_TOKEN},
         )
         batch = collate(rows, np.arange(len(windows)), self._language)
@@ -178,6 +195,7 @@ class Window:
     reward: NDArray[np.float32]
     observation: NDArray[np.int32]
     truncated: bool
+    rest: float  # as in Rows
     frame_positions: NDArray[np.int64]  # of each frame's first token
     frames: Pixels | None
     counts: tuple[int, int]  # action tokens, completed actions
@@ -240,5 +258,6 @@ def make_batches(
         context=config.context,
         frame_shape=task.frame_shape,
         patches=config.patches,
+        discount=config.discount,
         **common,
     )

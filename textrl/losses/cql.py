@@ -64,12 +64,16 @@ def cql_loss(outputs: TextRLOutput, batch: Batch, weights: CQLWeights) -> CQLTer
     counts, total = batch.is_action, batch.action_count
     q, legal = outputs.q[:, :, :actions], batch.legal[:, :actions]
     with torch.no_grad():
-        is_followed = torch.nn.functional.pad(counts[:, 1:], (0, 1))
-        mix = torch.where(is_followed, weights.return_lambda, 0.0)
+        mix = torch.where(batch.is_followed, weights.return_lambda, 0.0)
         values = double_q_values(outputs.q, outputs.target_q, batch.legal)
         targets = [
             lambda_returns(
-                batch.rewards, next_states(value, actions), batch.has_next, mix, weights.discount
+                rewards=batch.rewards,
+                next_values=next_states(value, actions),
+                has_next=batch.has_next,
+                mix=mix,
+                discount=weights.discount,
+                return_after=batch.return_after,
             )
             for value in values
         ]

@@ -71,14 +71,14 @@ def ilql_loss(outputs: TextRLOutput, batch: Batch, weights: ILQLWeights) -> ILQL
     v = outputs.v[:, :actions]
     with torch.no_grad():
         target_q = of_actions(outputs.target_q[:, :, :actions], batch.actions).amin(dim=0)
-        is_followed = torch.nn.functional.pad(counts[:, 1:], (0, 1))
         mix = torch.where(batch.ends_action, weights.return_lambda, weights.action_lambda)
         returns = lambda_returns(
             rewards=batch.rewards,
             next_values=next_states(outputs.v, actions),
             has_next=batch.has_next,
-            mix=torch.where(is_followed, mix, 0.0),
+            mix=torch.where(batch.is_followed, mix, 0.0),
             discount=weights.discount,
+            return_after=batch.return_after,
         )
     q_taken = of_actions(outputs.q[:, :, :actions], batch.actions)
     q_loss = masked_mean((q_taken - returns).square().sum(0), counts, total)

@@ -55,15 +55,24 @@ def next_states(values: Tensor, actions: int) -> Tensor:
 
 
 def lambda_returns(
-    rewards: Tensor, next_values: Tensor, has_next: Tensor, mix: Tensor, discount: float
+    rewards: Tensor,
+    next_values: Tensor,
+    has_next: Tensor,
+    mix: Tensor,
+    discount: float,
+    return_after: Tensor | None = None,
 ) -> Tensor:
     """G_k = r_k + discount ((1 - mix_k) V_{k+1} + mix_k G_{k+1}); all (batch, actions).
 
     mix = 0 is the one-step target, mix = 1 the return to the episode's end. has_next is False where
-    no value follows (a terminal action, padding). After the last action there is no G to mix in:
-    give mix = 0 there, and an episode that was cut takes all of V.
+    no value follows (a terminal action, padding). After a window's last action the return that
+    really followed, return_after (0 elsewhere), stands for G. Where no action follows at all there
+    is no G to mix in: give mix = 0 there, and an episode that was cut takes all of V.
     """
-    one_step = rewards + discount * torch.where(has_next, (1 - mix) * next_values, 0.0)
+    known = (1 - mix) * next_values
+    if return_after is not None:
+        known = known + mix * return_after
+    one_step = rewards + discount * torch.where(has_next, known, 0.0)
     carried = discount * torch.where(has_next, mix, 0.0)
     returns = torch.empty_like(rewards)
     following = torch.zeros_like(rewards[:, 0])
