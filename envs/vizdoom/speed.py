@@ -1,5 +1,6 @@
 """How fast episodes are collected, against the engine alone, on all cores at once."""
 
+import os
 import tempfile
 import time
 from collections.abc import Iterator
@@ -21,8 +22,8 @@ CHUNK = 8  # episodes in a shard
 def compare(seconds: float = 10.0, rounds: int = 3, workers: int | None = None) -> dict[str, float]:
     """Decisions per second of both, taking turns so that a slow moment of the machine hits both."""
     bare, collected = [], []
-    with worker_pool(workers) as pool:
-        count = pool._max_workers
+    count = workers or os.cpu_count() or 1
+    with worker_pool(count) as pool:
         for _ in range(rounds):
             # One job for each worker: none is free again before the others have theirs.
             bare.append(sum(pool.map(_bare, [seconds / rounds] * count)))
@@ -33,14 +34,16 @@ def compare(seconds: float = 10.0, rounds: int = 3, workers: int | None = None) 
 
 def bare_rate(seconds: float = 10.0, workers: int | None = None) -> float:
     """Decisions per second of engines that are only told random actions and asked for the state."""
-    with worker_pool(workers) as pool:
-        return sum(pool.map(_bare, [seconds] * pool._max_workers))
+    count = workers or os.cpu_count() or 1
+    with worker_pool(count) as pool:
+        return sum(pool.map(_bare, [seconds] * count))
 
 
 def collect_rate(seconds: float = 10.0, workers: int | None = None) -> float:
     """Decisions per second from the engines to shards on disk, as a dataset is made."""
-    with worker_pool(workers) as pool:
-        return sum(pool.map(_collect, [seconds] * pool._max_workers))
+    count = workers or os.cpu_count() or 1
+    with worker_pool(count) as pool:
+        return sum(pool.map(_collect, [seconds] * count))
 
 
 def _bare(seconds: float) -> float:
