@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from envs.vizdoom.behaviour import BEHAVIOURS, PLAYERS
 from envs.vizdoom.data import walk_chunk, worker_engine
 from envs.vizdoom.engine import BUTTONS, MAX_SEED
 from envs.vizdoom.rules import FRAME_SKIP, HORIZON
@@ -33,7 +34,7 @@ def compare(seconds: float = 10.0, rounds: int = 3, workers: int | None = None) 
 
 
 def bare_rate(seconds: float = 10.0, workers: int | None = None) -> float:
-    """Decisions per second of engines that are only told random actions and asked for the state."""
+    """Decisions per second of engines that are only told the actions and asked for the state."""
     count = workers or os.cpu_count() or 1
     with worker_pool(count) as pool:
         return sum(pool.map(_bare, [seconds] * count))
@@ -48,16 +49,21 @@ def collect_rate(seconds: float = 10.0, workers: int | None = None) -> float:
 
 def _bare(seconds: float) -> float:
     game = worker_engine(hard=False).game
-    rng = np.random.default_rng(worker_number())
-    decisions, began = 0, time.perf_counter()
+    decisions, episode, began = 0, 0, time.perf_counter()
     while time.perf_counter() - began < seconds:
+        # The same episodes as are collected: what is in sight decides how long a frame takes.
+        rng = np.random.default_rng([worker_number() or 0, episode // CHUNK, episode % CHUNK])
         game.set_seed(int(rng.integers(MAX_SEED)))
         game.new_episode()
-        for action in rng.integers(len(BUTTONS), size=HORIZON).tolist():
-            game.make_action(BUTTONS[action], FRAME_SKIP)
+        act = PLAYERS[BEHAVIOURS[episode % len(BEHAVIOURS)]](rng)
+        state = game.get_state()
+        for _ in range(HORIZON):
+            game.make_action(BUTTONS[act(*state.game_variables)], FRAME_SKIP)
             decisions += 1
-            if game.get_state() is None:
+            state = game.get_state()
+            if state is None:
                 break
+        episode += 1
     return decisions / (time.perf_counter() - began)
 
 
