@@ -175,9 +175,7 @@ def test_rows_without_frames_have_no_column_for_them(make_rows: MakeRows) -> Non
 
 
 @pytest.mark.parametrize("frames", [0, 2, 3])
-def test_a_frame_too_few_is_refused(
-    make_rows: MakeRows, corridor: FrameTask, frames: int
-) -> None:
+def test_a_frame_too_few_is_refused(make_rows: MakeRows, corridor: FrameTask, frames: int) -> None:
     rows = make_rows([walk(0, 3), walk(0, 3, frames), walk(0, 3)])
     with pytest.raises(UserError, match="row 1: not as many 'frames' as there are frame tokens"):
         check_episodes(rows, corridor.language, context=None, observation_classes=0)

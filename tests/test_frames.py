@@ -201,7 +201,9 @@ def test_the_encoders_gradient_is_right() -> None:
 
 
 @pytest.fixture(params=["gpt2", "rnn"])
-def model(request: pytest.FixtureRequest, corridor: FrameTask, make_model: MakeModel) -> TextRLModel:
+def model(
+    request: pytest.FixtureRequest, corridor: FrameTask, make_model: MakeModel
+) -> TextRLModel:
     """It turns each frame into four tokens."""
     return make_model(
         corridor.language, backbone=request.param, frame_shape=(SIDE, SIDE), patches=4
@@ -291,9 +293,7 @@ def test_the_slow_copy_of_the_encoder_follows(model: TextRLModel) -> None:
     model.update_targets(0.25)
     torch.testing.assert_close(slow, expected)
     model.update_targets(1.0)
-    for one, other in zip(
-        model.frames.parameters(), model.target_frames.parameters(), strict=True
-    ):
+    for one, other in zip(model.frames.parameters(), model.target_frames.parameters(), strict=True):
         assert torch.equal(one, other)
 
 
