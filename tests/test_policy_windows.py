@@ -198,9 +198,8 @@ def test_turns_join_by_hand() -> None:
     now = Turn(torch.tensor([[2, 2, 3, 3], [1, 2, 3, 3]]), ((2, late),))
     tokens, frames = joined([before, now])
     assert tokens.tolist() == [[1, 3, 3, 4, 2, 2, 3, 3], [1, 3, 3, 5, 1, 2, 3, 3]]
-    found = sorted(
-        zip(frames.episode.tolist(), frames.position.tolist(), frames.pixels.flatten().tolist())
-    )
+    columns = (frames.episode, frames.position, frames.pixels.flatten())
+    found = sorted(zip(*(column.tolist() for column in columns), strict=True))
     assert found == [(0, 1, 0.0), (0, 6, 1.0), (1, 1, 0.0), (1, 6, 1.0)]
     tokens, frames = joined([Turn(torch.tensor([[7]])), now.of(torch.tensor([1]))])
     assert tokens.tolist() == [[7, 1, 2, 3, 3]]
@@ -214,10 +213,25 @@ def test_played_frames_are_seen_where_they_belong(
     """Episodes of several lengths, replayed one by one by the rules and by reading anew."""
     window, first_action = 3, corridor.language.first_action
     model = make_model(
-        corridor.language, seed=3, window=window, frame_shape=(SIDE, SIDE), patches=4
+        corridor.language, seed=8, window=window, frame_shape=(SIDE, SIDE), patches=4
     )
+    given: list[Tensor] = []
+
+    def recorded(*arguments: Any) -> Tensor:
+        given.append(action_scores(*arguments))
+        return given[-1]
+
+    monkeypatch.setattr(policy_module, "action_scores", recorded)
     monkeypatch.setattr(corridor, "episodes_at_once", at_once, raising=False)
     played = play(corridor, Policy(model, corridor.language, Decoding(30.0, False), 0), 9, seed=0)
+    lengths = [len(episode.steps) for episode in played.episodes]
+    scores = {}
+    for first in range(0, 9, at_once):
+        batch = range(first, min(9, first + at_once))
+        for time in range(max(lengths[number] for number in batch)):
+            playing = [number for number in batch if lengths[number] > time]
+            for number, said in zip(playing, given.pop(0), strict=True):
+                scores[number, time] = said
     moves = set()
     for number, episode in enumerate(played.episodes):
         cell, words, told = number % 7, [BEGIN_ID], []
@@ -238,7 +252,9 @@ def test_played_frames_are_seen_where_they_belong(
             )
             with torch.no_grad():
                 output = model(torch.tensor([tokens]), frames=frames)
-            best = int(action_scores(output, torch.ones(1, 1, 2, dtype=torch.bool), 30.0).argmax())
+            expected = action_scores(output, torch.ones(1, 1, 2, dtype=torch.bool), 30.0)[0]
+            torch.testing.assert_close(scores[number, time], expected, rtol=0, atol=1e-3)
+            best = int(expected.argmax())
             assert step.action == (best + first_action,)
             goes = min(max(cell + (1 if best else -1), 0), CELLS - 1)
             words = [2 + int(goes == cell)]
@@ -248,4 +264,6 @@ def test_played_frames_are_seen_where_they_belong(
         assert episode.terminated == (cell == CELLS - 1)
         assert len(episode.steps) == 5 + number % 4 or episode.terminated
     assert moves == {0, 1}
-    assert len({len(episode.steps) for episode in played.episodes}) > 2
+    assert set(lengths) == {5, 6, 7, 8}
+    # Where an episode begins shows in its first frame alone.
+    assert (scores[0, 0] - scores[1, 0]).abs().max() > 0.01
