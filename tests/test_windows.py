@@ -417,7 +417,7 @@ def test_a_run_reads_windows_if_it_asks_for_them(
         rows, corridor.language, frame_shape=corridor.frame_shape, seed=2, keep=keep
     )
     assert same(batch, expected.step(5)[0])
-    with pytest.raises(UserError, match="corridor has frames, .* give --window"):
+    with pytest.raises(UserError, match=r"corridor has frames, .* give --window"):
         make_batches(rows, corridor, replace(config, window=0))
 
     class Blind(FrameTask):
