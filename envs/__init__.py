@@ -12,3 +12,8 @@ gymnasium.register(
     entry_point="envs.wordle.env:WordleEnv",
     vector_entry_point="envs.wordle.env:WordleVectorEnv",
 )
+gymnasium.register(
+    id="textrl/MyWayHome-v0",
+    entry_point="envs.vizdoom.env:MyWayHomeEnv",
+    vector_entry_point="envs.vizdoom.vector:MyWayHomeVectorEnv",
+)

@@ -1,7 +1,8 @@
 """Episodes on disk: the schema of a row, writing, loading and checking. One episode is one row."""
 
+import json
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ FEATURES = Features(
     }
 )
 WITH_FRAMES = Features({**FEATURES, "frames": List(Image())})  # one for each frame token
+STATE_FILE = "state.json"  # of a folder of `datasets`: which files hold the rows
 PER_TOKEN = ("tokens", "is_action", "reward", "observation")
 BLOCK_ROWS = 2_000
 
@@ -129,17 +131,26 @@ def write_shard(path: Path, episodes: Iterable[Episode]) -> int:
     return int(table.num_rows)
 
 
-def join_shards(shards: Iterable[Path], folder: Path, notes: dict[str, str]) -> Dataset:
-    """Join shard files into a dataset folder, which appears whole or not at all.
+def join_shards(shards: Sequence[Path], folder: Path, notes: dict[str, str]) -> Dataset:
+    """Move shard files into a dataset folder, which appears whole or not at all.
 
     notes: small text files to lie beside the rows, name -> content.
     """
     rows = concatenate_datasets([Dataset.from_file(str(path)) for path in shards])
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    rows.save_to_disk(str(partial))
+    # `datasets` would copy the rows: it writes the description of none, which is then told of all.
+    rows.select(range(0)).save_to_disk(str(partial))
+    for empty in partial.glob("*.arrow"):
+        empty.unlink()
+    names = [f"data-{i:05d}-of-{len(shards):05d}.arrow" for i in range(len(shards))]
+    state = json.loads((partial / STATE_FILE).read_text())
+    state["_data_files"] = [{"filename": name} for name in names]
+    (partial / STATE_FILE).write_text(json.dumps(state, indent=2))
     for name, content in notes.items():
         (partial / name).write_text(content)
+    for path, name in zip(shards, names, strict=True):
+        path.rename(partial / name)
     partial.rename(folder)
     return load_folder(str(folder))
 

@@ -96,7 +96,9 @@ class GridworldTask(Task):
     ) -> Dataset:
         """Let the behaviour policies play this many episodes into a new dataset folder."""
         sizes = chunk_sizes(episodes)
-        return collect(partial(_chunk, self, sizes, seed), len(sizes), folder, self, workers)
+        origin = {"episodes": episodes, "seed": seed, "noise": NOISE}
+        make = partial(_chunk, self, sizes, seed)
+        return collect(make, len(sizes), folder, self, origin, workers)
 
     def describe_data(self, returns: Mapping[str, NDArray[np.float32]]) -> str:
         """How often each behaviour reached a goal."""

@@ -1,5 +1,6 @@
 """Wordle as a task: how a game becomes tokens, where its data comes from, how play is judged."""
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -102,7 +103,9 @@ class WordleTask(Task):
     ) -> Dataset:
         """Let the simulated crowd play this many games into a new dataset folder."""
         sizes = chunk_sizes(episodes)
-        return collect(partial(_crowd_chunk, self, sizes, seed), len(sizes), folder, self, workers)
+        make = partial(_crowd_chunk, self, sizes, seed)
+        origin = {"episodes": episodes, "seed": seed}
+        return collect(make, len(sizes), folder, self, origin, workers)
 
     def collect_tweets(
         self, path: Path, seed: int, folder: Path, workers: int | None = None
@@ -115,7 +118,9 @@ class WordleTask(Task):
         sizes = chunk_sizes(len(games))
         borders = np.cumsum([0, *sizes])
         make = partial(_games_chunk, self, games, borders)
-        return collect(make, len(sizes), folder, self, workers)
+        content = hashlib.sha256(path.read_bytes()).hexdigest()
+        origin = {"tweets": content, "games": len(games), "seed": seed}
+        return collect(make, len(sizes), folder, self, origin, workers)
 
     def describe_data(self, returns: Mapping[str, NDArray[np.float32]]) -> str:
         """How many guesses the games took, beside people's games."""
