@@ -28,15 +28,15 @@ from textrl.tabular.pevi import PROVEN
 
 EXAMPLE = "python recipes/theory.py --seeds 20 --output results"
 PARTS = ("suboptimality", "clusters", "lemma")
-HORIZONS = tuple(range(2, 9))
 SIZES = tuple(2**k for k in range(3, 33))  # episodes
 SCALES = (PROVEN, 1.0, 0.1)  # of the bonus; 1 is the paper's equation
 TARGET = 0.1
 """The suboptimality for which the episodes needed are counted."""
 EPSILONS = (0.0, 0.05, 0.1, 0.2, 0.4)
-RANDOM_HORIZONS = (2, 3, 4)  # random POMDPs have no classes that would keep the programs few
-LEMMA_HORIZONS = (2, 3, 4, 5, 6)
-SHOWN_PAIRS = 25  # of each instance
+SHORTEST = 2
+RANDOM_LONGEST = 4  # random POMDPs have no classes that would keep the linear programs few
+LEMMA_LONGEST = 6
+SHOWN_PAIRS = 10  # of each instance
 AGENT_SHARES = (0.1, 0.2, 0.5, 1.0, 2.0)
 
 
@@ -45,6 +45,7 @@ def main() -> None:
     parser = make_parser("Check the paper's theorems and lemma 1 on small POMDPs.", EXAMPLE)
     parser.add_argument("--only", choices=PARTS, help="one part (default: all three)")
     parser.add_argument("--seeds", type=int, default=20, metavar="N", help="datasets of each size")
+    parser.add_argument("--max-horizon", type=int, default=8, metavar="N", help="the longest one")
     parser.add_argument("--output", default="results", metavar="DIR", help="where results go")
     parser.add_argument("--json", metavar="FILE", help="the numbers (default: OUTPUT/theory.json)")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes at once")
@@ -58,6 +59,8 @@ def main() -> None:
     for name in ("seeds", "jobs"):
         if getattr(options, name) < 1:
             raise UserError(f"--{name} must be at least 1, not {getattr(options, name)}")
+    if not SHORTEST < options.max_horizon <= 9:
+        raise UserError(f"--max-horizon must be 3 to 9, not {options.max_horizon}")
     if options.histories < 10:
         raise UserError(f"--histories must be at least 10, not {options.histories}")
     if options.agent and options.only:
@@ -78,7 +81,7 @@ def main() -> None:
         print(agent_table(results))
     else:
         parts = [options.only] if options.only else list(PARTS)
-        results = measure(parts, options.seeds, options.jobs)
+        results = measure(parts, options.seeds, options.max_horizon, options.jobs)
         drawn = draw(results)
         print(summary_table(results))
         if options.only:
@@ -92,13 +95,11 @@ def main() -> None:
         print(f"-> {output / f'{title}.png'}")
 
 
-def measure(parts: Sequence[str], seeds: int, jobs: int) -> dict[str, Any]:
+def measure(parts: Sequence[str], seeds: int, longest: int, jobs: int) -> dict[str, Any]:
     """All jobs of the parts in worker processes, put together over seeds."""
-    plans = {"suboptimality": plan_curves, "clusters": plan_clusters, "lemma": plan_lemma}
-    work = [(part, *job) for part in parts for job in plans[part](seeds)]
+    work = [(part, *job) for part in parts for job in plan(part, seeds, longest)]
     # The longest first: no process then waits for another's last job.
     work.sort(key=lambda job: (job[0] != "suboptimality", -job[2]))
-    began = time.process_time(), time.perf_counter()
     with ProcessPoolExecutor(jobs, initializer=leave_interrupts_to_the_parent) as pool:
         try:
             found = list(tqdm(pool.map(run_job, work), total=len(work), unit="job"))
@@ -112,16 +113,22 @@ def measure(parts: Sequence[str], seeds: int, jobs: int) -> dict[str, Any]:
         for part in parts
     }
     puts = {"suboptimality": put_curves, "clusters": put_clusters, "lemma": put_lemma}
-    results: dict[str, Any] = {part: puts[part](of_part[part], seeds) for part in parts}
-    results["made"] = {
-        "date": time.strftime("%Y-%m-%d"),
-        "seeds": seeds,
-        "parts": list(parts),
-        "cpu_seconds": sum(seconds for _, seconds in found) + time.process_time() - began[0],
-        "seconds": time.perf_counter() - began[1],
-        "how": "recipes/theory.py; values, metrics and policies are exact, datasets are drawn",
+    cpu = {
+        part: sum(s for job, (_, s) in zip(work, found, strict=True) if job[0] == part)
+        for part in parts
     }
-    return results
+    return {
+        part: {
+            "made": {
+                "date": time.strftime("%Y-%m-%d"),
+                "by": f"recipes/theory.py --only {part} --seeds {seeds} --max-horizon {longest}",
+                "how": "values, metrics and policies are exact; datasets are drawn",
+                "cpu_seconds": round(cpu[part], 1),
+            },
+            **puts[part](of_part[part], seeds),
+        }
+        for part in parts
+    }
 
 
 def leave_interrupts_to_the_parent() -> None:
@@ -146,28 +153,25 @@ def run_job(job: tuple[Any, ...]) -> tuple[Any, float]:
     return result, time.process_time() - began
 
 
-def plan_curves(seeds: int) -> list[tuple[str, int, int]]:
-    """(family, horizon, seed) of every job."""
-    return [(f, h, seed) for f in FAMILIES for h in HORIZONS for seed in range(seeds)]
-
-
-def plan_clusters(seeds: int) -> list[tuple[str, int, int]]:
-    """The families know no chance; random POMDPs do."""
-    fixed = [(f, h, 0) for f in FAMILIES for h in HORIZONS]
-    return fixed + [(study.RANDOM, h, seed) for h in RANDOM_HORIZONS for seed in range(seeds)]
-
-
-def plan_lemma(seeds: int) -> list[tuple[str, int, int]]:
-    """Both families and random POMDPs."""
-    fixed = [(f, h, 0) for f in FAMILIES for h in LEMMA_HORIZONS]
-    return fixed + [(study.RANDOM, h, seed) for h in RANDOM_HORIZONS for seed in range(seeds)]
+def plan(part: str, seeds: int, longest: int) -> list[tuple[str, int, int]]:
+    """(family, horizon, seed) of every job of a part."""
+    if part == "suboptimality":
+        horizons = range(SHORTEST, longest + 1)
+        return list(itertools.product(FAMILIES, horizons, range(seeds)))
+    # Metrics of the families know no chance; random POMDPs are drawn.
+    end = longest if part == "clusters" else min(longest, LEMMA_LONGEST)
+    fixed = itertools.product(FAMILIES, range(SHORTEST, end + 1), [0])
+    drawn_horizons = range(SHORTEST, min(longest, RANDOM_LONGEST) + 1)
+    drawn = itertools.product([study.RANDOM], drawn_horizons, range(seeds))
+    return [*fixed, *drawn]
 
 
 def put_curves(found: dict[Any, Any], seeds: int) -> dict[str, Any]:
     """Curves and episodes needed, over seeds; what the theorems' bounds hang on."""
     curves, needs = [], []
+    horizons = sorted({horizon for _, horizon, _ in found})
     for family, horizon, states, scale in itertools.product(
-        FAMILIES, HORIZONS, study.STATES, SCALES
+        FAMILIES, horizons, study.STATES, SCALES
     ):
         of_seeds = [found[family, horizon, seed][states, scale] for seed in range(seeds)]
         by_seed = [each.suboptimality for each in of_seeds]
@@ -178,7 +182,7 @@ def put_curves(found: dict[Any, Any], seeds: int) -> dict[str, Any]:
         curves.append({**where, **curve, "too_hopeful": hopeful, "datasets": seeds * len(SIZES)})
         needs.append({**where, **needed_over_seeds(by_seed)})
     bounds = [
-        {"family": f, "horizon": h, **study.size_of(f, h)} for f in FAMILIES for h in HORIZONS
+        {"family": f, "horizon": h, **study.size_of(f, h)} for f in FAMILIES for h in horizons
     ]
     return {
         "sizes": list(SIZES),
@@ -217,6 +221,8 @@ def growth(
             curves.setdefault(key, []).append((horizon, each["episodes"], bound))
     fitted = []
     for (family, states, scale), points in curves.items():
+        if len(points) < 2:
+            continue
         horizons, episodes, bound = np.array(points).T
         where = {"family": family, "states": states, "scale": scale}
         for name, values in (("episodes", episodes), ("bound", bound)):
@@ -299,7 +305,8 @@ def draw(results: dict[str, Any]) -> dict[str, Any]:
     drawn: dict[str, Any] = {}
     if "suboptimality" in results:
         part = results["suboptimality"]
-        drawn["theory-suboptimality"] = figures.suboptimality_figure(part, [3, 5, 7], 1.0)
+        horizons = [h for h in (3, 5, 7) if any(c["horizon"] == h for c in part["curves"])]
+        drawn["theory-suboptimality"] = figures.suboptimality_figure(part, horizons, 1.0)
         drawn["theory-needed"] = figures.needed_figure(part)
     if "clusters" in results:
         drawn["theory-clusters"] = figures.clusters_figure(results["clusters"])
@@ -324,8 +331,9 @@ def summary_table(results: dict[str, Any]) -> str:
     lines = []
     if "suboptimality" in results:
         rows = []
+        horizons = sorted({each["horizon"] for each in results["suboptimality"]["needed"]})
         for each in results["suboptimality"]["needed"]:
-            if each["horizon"] not in (HORIZONS[0], HORIZONS[len(HORIZONS) // 2], HORIZONS[-1]):
+            if each["horizon"] not in (horizons[0], horizons[len(horizons) // 2], horizons[-1]):
                 continue
             count = each["episodes"]
             shown = "never" if count is None else f"{count:,.0f}"
