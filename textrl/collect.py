@@ -162,6 +162,10 @@ def worker_pool(
         yield pool
     except BrokenProcessPool as error:
         raise UserError("a worker process died: is there enough memory for them?") from error
+    except KeyboardInterrupt:
+        for process in list(pool._processes.values()):  # nobody waits for what they are at
+            process.terminate()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -1,5 +1,6 @@
 """How fast episodes are collected, against the engine alone, on all cores at once."""
 
+import os
 import tempfile
 import time
 from collections.abc import Iterator
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from envs.vizdoom.behaviour import BEHAVIOURS, PLAYERS
 from envs.vizdoom.data import walk_chunk, worker_engine
 from envs.vizdoom.engine import BUTTONS, MAX_SEED
 from envs.vizdoom.rules import FRAME_SKIP, HORIZON
@@ -21,8 +23,8 @@ CHUNK = 8  # episodes in a shard
 def compare(seconds: float = 10.0, rounds: int = 3, workers: int | None = None) -> dict[str, float]:
     """Decisions per second of both, taking turns so that a slow moment of the machine hits both."""
     bare, collected = [], []
-    with worker_pool(workers) as pool:
-        count = pool._max_workers
+    count = workers or os.cpu_count() or 1
+    with worker_pool(count) as pool:
         for _ in range(rounds):
             # One job for each worker: none is free again before the others have theirs.
             bare.append(sum(pool.map(_bare, [seconds / rounds] * count)))
@@ -32,29 +34,36 @@ def compare(seconds: float = 10.0, rounds: int = 3, workers: int | None = None) 
 
 
 def bare_rate(seconds: float = 10.0, workers: int | None = None) -> float:
-    """Decisions per second of engines that are only told random actions and asked for the state."""
-    with worker_pool(workers) as pool:
-        return sum(pool.map(_bare, [seconds] * pool._max_workers))
+    """Decisions per second of engines that are only told the actions and asked for the state."""
+    count = workers or os.cpu_count() or 1
+    with worker_pool(count) as pool:
+        return sum(pool.map(_bare, [seconds] * count))
 
 
 def collect_rate(seconds: float = 10.0, workers: int | None = None) -> float:
     """Decisions per second from the engines to shards on disk, as a dataset is made."""
-    with worker_pool(workers) as pool:
-        return sum(pool.map(_collect, [seconds] * pool._max_workers))
+    count = workers or os.cpu_count() or 1
+    with worker_pool(count) as pool:
+        return sum(pool.map(_collect, [seconds] * count))
 
 
 def _bare(seconds: float) -> float:
     game = worker_engine(hard=False).game
-    rng = np.random.default_rng(worker_number())
-    decisions, began = 0, time.perf_counter()
+    decisions, episode, began = 0, 0, time.perf_counter()
     while time.perf_counter() - began < seconds:
+        # The same episodes as are collected: what is in sight decides how long a frame takes.
+        rng = np.random.default_rng([worker_number() or 0, episode // CHUNK, episode % CHUNK])
         game.set_seed(int(rng.integers(MAX_SEED)))
         game.new_episode()
-        for action in rng.integers(len(BUTTONS), size=HORIZON).tolist():
-            game.make_action(BUTTONS[action], FRAME_SKIP)
+        act = PLAYERS[BEHAVIOURS[episode % len(BEHAVIOURS)]](rng)
+        state = game.get_state()
+        for _ in range(HORIZON):
+            game.make_action(BUTTONS[act(*state.game_variables)], FRAME_SKIP)
             decisions += 1
-            if game.get_state() is None:
+            state = game.get_state()
+            if state is None:
                 break
+        episode += 1
     return decisions / (time.perf_counter() - began)
 
 
