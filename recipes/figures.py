@@ -111,7 +111,7 @@ def draw_walks(experiment: Experiment, runs: Sequence[Run], output: Path) -> lis
         found: dict[int, tuple[int, int]] = {}
         for run in runs:
             report = saved_report(run.folder) if run.method == method else None
-            for keys in experiment.views.values() if report else ():
+            for keys in (experiment.views[view] for view in ("base", "hard") if report):
                 for spot, (n, of) in look_up(report, keys)["by_spot"].items():
                     before = found.get(int(spot), (0, 0))
                     found[int(spot)] = (before[0] + n, before[1] + of)
