@@ -4,12 +4,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from envs.gridworld.task import GridworldTask
+from envs.twenty.task import TwentyTask
 from envs.wordle.task import WordleTask
 from textrl.config import TrainConfig
 from textrl.errors import UserError, unknown
 from textrl.task import Task
 
-TASKS: dict[str, Any] = {"gridworld": GridworldTask, "wordle": WordleTask}
+TASKS: dict[str, Any] = {
+    "gridworld": GridworldTask,
+    "twenty": TwentyTask,
+    "wordle": WordleTask,
+}
 
 
 def make_task(config: TrainConfig) -> Task:
