@@ -43,6 +43,7 @@ def conversation(row: Mapping[str, Any], language: Language) -> dict[str, Any]:
 
 def write_conversations(rows: Iterable[Mapping[str, Any]], language: Language, path: Path) -> None:
     """One conversation a line, as JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
         for row in rows:
             file.write(json.dumps(conversation(row, language)) + "\n")
