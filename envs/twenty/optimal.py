@@ -55,7 +55,11 @@ def optimal_play(world: World) -> OptimalPlay:
 
 
 def search(table: Table, turns: int = MAX_TURNS) -> OptimalPlay:
-    """The optimum for a table, with at most so many turns."""
+    """The optimum for a table, with at most so many turns.
+
+    A fraction of a second for the world that comes along. Where questions tell so little apart that
+    naming one thing after the other is best, it takes time exponential in the things.
+    """
     branches = _Search(table)
     everything = (1 << table.shape[1]) - 1
     limit = branches.lower_bound(everything, turns)

@@ -94,7 +94,7 @@ def test_exactly_the_questions_can_be_spelled(twenty: TwentyTask) -> None:
     assert set(ways.values()) == {0}
 
 
-@pytest.mark.parametrize("preset", ["quick", "full"])
+@pytest.mark.parametrize("preset", ["quick", "full", "paper"])
 def test_presets_have_room_for_the_longest_game_and_play_every_thing(preset: str) -> None:
     config = read_preset(PRESETS, "twenty", preset)
     assert config.context >= CONTEXT
