@@ -8,6 +8,11 @@ gymnasium.register(
     vector_entry_point="envs.gridworld.env:SwitchGridVectorEnv",
 )
 gymnasium.register(
+    id="textrl/TwentyQuestions-v0",
+    entry_point="envs.twenty.env:TwentyQuestionsEnv",
+    vector_entry_point="envs.twenty.env:TwentyQuestionsVectorEnv",
+)
+gymnasium.register(
     id="textrl/Wordle-v0",
     entry_point="envs.wordle.env:WordleEnv",
     vector_entry_point="envs.wordle.env:WordleVectorEnv",

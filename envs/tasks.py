@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from envs.gridworld.task import GridworldTask
+from envs.twenty.task import TwentyTask
 from envs.vizdoom.task import VizdoomTask
 from envs.wordle.task import WordleTask
 from textrl.config import TrainConfig
@@ -12,6 +13,7 @@ from textrl.task import Task
 
 TASKS: dict[str, Any] = {
     "gridworld": GridworldTask,
+    "twenty": TwentyTask,
     "vizdoom": VizdoomTask,
     "wordle": WordleTask,
 }

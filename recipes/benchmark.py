@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,10 +10,12 @@ from pathlib import Path
 import numpy as np
 import torch
 import transformers
+from datasets import Dataset
 from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from envs.tasks import make_task
+from envs.vizdoom.task import VizdoomTask
 from envs.wordle.task import WordleTask
 from textrl.algorithms import ALGORITHMS, make_bisimulation
 from textrl.batches import Batch
@@ -22,11 +24,11 @@ from textrl.errors import run_recipe
 from textrl.evaluation import evaluate
 from textrl.model import TextRLModel, config_for
 from textrl.pairs import draw_pairs
-from textrl.policy import Decoding
+from textrl.policy import Decoding, Policy
 from textrl.report import table, write_json
 from textrl.task import Task
 from textrl.trainer import loss_of, make_optimizers
-from textrl.windows import make_batches
+from textrl.windows import RowReader, make_batches
 
 EXAMPLE = "python recipes/benchmark.py --task wordle --json benchmark.json"
 PRESETS = Path(__file__).parent / "configs"
@@ -34,6 +36,7 @@ EPISODES = 20_000  # enough for the lengths to be typical
 ROUNDS = 4  # the steps take turns, so that a slow moment of the machine hits all of them
 STEPS_PER_ROUND = 20  # one of them measures the bisimulation loss where its weight is 0
 BISIMULATION_WEIGHT = 0.05
+EARLY, LATE = 100, 500  # decisions of an episode between which acting must not slow down
 
 
 def main() -> None:
@@ -54,7 +57,9 @@ def main() -> None:
     torch.manual_seed(0)
     rows = task.default_dataset(min(EPISODES, config.episodes), seed=0)
     batches = make_batches(rows, task, config)
-    steps = [batches.step(step)[0] for step in range(STEPS_PER_ROUND)]
+    # A step over frames takes as long as dozens of others; the first of all would measure more.
+    numbers = range(1, 3) if task.frame_shape else range(STEPS_PER_ROUND)
+    steps = {number: batches.step(number)[0] for number in numbers}
     model, plain = training_steps(task, config, steps)
     _, bisimulation = training_steps(task, replace(config, bisim=BISIMULATION_WEIGHT), steps)
     language_model = language_model_steps(model, config, steps)
@@ -65,8 +70,14 @@ def main() -> None:
         "lm_step_seconds": seconds[2],
         f"{config.algo}_step_over_lm_step": seconds[0] / seconds[2],
         "bisim_step_over_step": seconds[1] / seconds[0],
-        "eval_games_per_second": play_rate(task, model),
     }
+    if config.window:
+        figures.update(acting_cost(task, model))
+    else:
+        figures["eval_games_per_second"] = play_rate(task, model)
+    if isinstance(task, VizdoomTask):
+        figures.update(collecting_rate())
+        figures["decoded_frames_per_second"] = decoding_rate(rows, task)
     if isinstance(task, WordleTask):
         figures["scored_guesses_per_second"] = scoring_rate(task)
     figures["threads"] = torch.get_num_threads()
@@ -80,7 +91,7 @@ def main() -> None:
 
 
 def training_steps(
-    task: Task, config: TrainConfig, batches: list[Batch]
+    task: Task, config: TrainConfig, batches: Mapping[int, Batch]
 ) -> tuple[TextRLModel, Callable[[], float]]:
     """A new model and a function that trains it on the batches, as the trainer would."""
     algorithm = ALGORITHMS[config.algo]
@@ -97,7 +108,7 @@ def training_steps(
 
 
 def language_model_steps(
-    model: TextRLModel, config: TrainConfig, batches: list[Batch]
+    model: TextRLModel, config: TrainConfig, batches: Mapping[int, Batch]
 ) -> Callable[[], float]:
     """The same for a bare GPT-2 language model of the same size on the same tokens, by AdamW."""
     size = model.config
@@ -134,7 +145,7 @@ def stepper(
     model: nn.Module,
     config: TrainConfig,
     loss: Callable[[int, Batch], torch.Tensor],
-    batches: list[Batch],
+    batches: Mapping[int, Batch],
     after: Callable[[], None],
 ) -> Callable[[], float]:
     """A function that trains on the batches once and returns the mean seconds of a step."""
@@ -142,7 +153,7 @@ def stepper(
 
     def run() -> float:
         began = time.perf_counter()
-        for step, batch in enumerate(batches):
+        for step, batch in batches.items():
             loss(step, batch).backward()
             nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
             for optimizer in optimizers:
@@ -162,6 +173,47 @@ def play_rate(task: Task, model: TextRLModel) -> float:
     began = time.perf_counter()
     evaluate(task, model, decoding, games, seed=0)
     return games / (time.perf_counter() - began)
+
+
+def acting_cost(task: Task, model: TextRLModel, episodes: int = 16) -> dict[str, float]:
+    """Seconds of a decision early and late in long episodes, each a mean over a whole window."""
+    random = np.random.default_rng(0)
+    shape = (episodes, *(task.frame_shape or ()))
+    policy = Policy(model, task.language, Decoding(model.config.beta, sample=True), seed=0)
+    frame = random.integers(256, size=shape, dtype=np.uint8) if task.frame_shape else None
+    prompt = task.prompt(episodes)
+    model.train(False)
+    policy.begin(prompt, frame)
+    seconds = []
+    for _ in range(LATE + model.config.window):
+        began = time.perf_counter()
+        policy.act()
+        policy.observe(prompt[:, 1:], frame)
+        seconds.append(time.perf_counter() - began)
+    early, late = (statistics.fmean(seconds[at:][: model.config.window]) for at in (EARLY, LATE))
+    return {"act_seconds": early, "act_late_over_early": late / early}
+
+
+def collecting_rate() -> dict[str, float]:
+    """Decisions per second of collecting, of engines that do nothing else, and their ratio."""
+    from envs.vizdoom.speed import compare
+
+    rates = compare(seconds=12.0)
+    return {
+        "collected_decisions_per_second": rates["collect"],
+        "bare_decisions_per_second": rates["bare"],
+        "collect_over_bare": rates["share"],
+    }
+
+
+def decoding_rate(rows: Dataset, task: Task) -> float:
+    """Frames per second from the memory map to arrays, window by window."""
+    reader = RowReader(rows, task.frame_shape)
+    windows = [(row, first) for row in range(min(100, len(rows))) for first in range(0, 30, 10)]
+    began = time.perf_counter()
+    for row, first in windows:
+        reader.frames(row, first, first + 10)
+    return 10 * len(windows) / (time.perf_counter() - began)
 
 
 def scoring_rate(task: WordleTask) -> float:

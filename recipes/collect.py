@@ -4,6 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from envs.tasks import make_task
+from envs.twenty.conversations import write_conversations
+from envs.twenty.task import TwentyTask
 from envs.wordle.task import WordleTask
 from textrl.collect import refuse_existing
 from textrl.config import make_parser, read_preset
@@ -42,6 +44,9 @@ def main() -> None:
         "--tweets", metavar="CSV", help="wordle: read games that people shared instead"
     )
     parser.add_argument(
+        "--conversations", metavar="FILE", help="twenty: write them as chat messages (JSONL) too"
+    )
+    parser.add_argument(
         "--push-to-hub", default="", metavar="USER/NAME", help="publish it on the Hugging Face Hub"
     )
     parser.add_argument(
@@ -55,8 +60,11 @@ def main() -> None:
 
     preset = read_preset(PRESETS, options.task, "quick")
     task = make_task(replace(preset, words=options.words, layout=options.layout))
+    if options.conversations and not isinstance(task, TwentyTask):
+        raise UserError("--conversations are of twenty questions: choose --task twenty")
     folder = Path(options.output)
-    refuse_existing(folder)
+    for path in (folder, *([Path(options.conversations)] if options.conversations else [])):
+        refuse_existing(path)
     if options.push_to_hub:
         open_dataset_repo(options.push_to_hub, options.private)
     if options.tweets:
@@ -70,6 +78,8 @@ def main() -> None:
         rows = task.collect(episodes, options.seed, folder, options.workers)
 
     write_json(folder / COLLECTION_FILE, {"how": how})
+    if options.conversations:
+        write_conversations(rows, task.language, Path(options.conversations))
     returns = returns_by_behaviour(rows)
     print(dataset_table(returns))
     print(task.describe_data(returns))

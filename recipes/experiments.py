@@ -84,7 +84,13 @@ EXPERIMENTS = {
             "cql": "--algo cql",
             "cql+bisim": "--algo cql --bisim 0.02",
         },
-        views={"base": GREEDY, "hard": ("variants", "hard", *GREEDY)},
+        # Appendix B: the next action comes from a softmax.
+        views={
+            "base": SAMPLED,
+            "hard": ("variants", "hard", *SAMPLED),
+            "base greedy": GREEDY,
+            "hard greedy": ("variants", "hard", *GREEDY),
+        },
         published={
             "base": {"bc": 0.05, "filtered-bc": 0.41, "cql": 0.64, "cql+bisim": 0.71},
             "hard": {"bc": 0.01, "filtered-bc": 0.12, "cql": 0.43, "cql+bisim": 0.58},

@@ -99,7 +99,30 @@ def save(figure: Any, path: Path) -> Path:
     return path
 
 
+def draw_walks(experiment: Experiment, runs: Sequence[Run], output: Path) -> list[Path]:
+    """Where the agents of the first seed go, and how often each method finds home from where."""
+    from envs.vizdoom.render import draw_success, save_picture  # only who draws needs Pillow
+
+    ways, spots = (output / f"{experiment.task}-{name}.png" for name in ("paths", "spots"))
+    chosen = {run.method: str(run.folder) for run in runs if run.seed == 0}
+    draw_agents(ways, chosen, sample=True)
+    maps = []
+    for method in experiment.methods:
+        found: dict[int, tuple[int, int]] = {}
+        for run in runs:
+            report = saved_report(run.folder) if run.method == method else None
+            for keys in (experiment.views[view] for view in ("base", "hard") if report):
+                for spot, (n, of) in look_up(report, keys)["by_spot"].items():
+                    before = found.get(int(spot), (0, 0))
+                    found[int(spot)] = (before[0] + n, before[1] + of)
+        maps.append(draw_success(found, method, width=640))
+    rows = [np.concatenate(maps[i : i + 2], axis=1) for i in range(0, len(maps), 2)]
+    save_picture(spots, np.concatenate(rows))
+    return [ways, spots]
+
+
 DRAWN: dict[str, Callable[[Experiment, Sequence[Run], Path], list[Path]]] = {
     "gridworld": draw_visits,
+    "vizdoom": draw_walks,
     "wordle": draw_curves,
 }

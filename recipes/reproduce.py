@@ -5,6 +5,8 @@ import json
 import operator
 import os
 import platform
+import shlex
+import shutil
 import statistics
 import subprocess
 import sys
@@ -21,6 +23,7 @@ from tqdm import tqdm
 from recipes.experiments import EXPERIMENTS, GREEDY, Experiment, Run, look_up, plan
 from recipes.figures import draw, draw_hypothesis
 from recipes.summary import write_summary
+from recipes.theory import PARTS
 from textrl.config import make_parser
 from textrl.errors import UserError, run_recipe
 from textrl.metrics import METRICS_FILE
@@ -29,6 +32,8 @@ from textrl.report import over_seeds, table, write_json
 
 EXAMPLE = "python recipes/reproduce.py --only gridworld --seeds 5"
 TRAIN = Path(__file__).parent / "train.py"
+MEASURE_THEORY = Path(__file__).parent / "theory.py"
+THEORY = "theory"
 SCORES = ("mean", "stderr")
 
 
@@ -38,7 +43,9 @@ def main() -> None:
     parser.add_argument(
         "--scale", default="quick", choices=("quick", "paper"), help="which presets to train"
     )
-    parser.add_argument("--only", choices=tuple(EXPERIMENTS), help="one experiment (default: all)")
+    parser.add_argument(
+        "--only", choices=(*EXPERIMENTS, THEORY), help="one experiment (default: all)"
+    )
     parser.add_argument(
         "--seeds", type=int, metavar="N", help="runs of each method (default: 5; 3 of vizdoom)"
     )
@@ -56,7 +63,10 @@ def main() -> None:
 
     output = Path(options.output)
     output.mkdir(parents=True, exist_ok=True)
-    for name in [options.only] if options.only else EXPERIMENTS:
+    for name in [options.only] if options.only else [*EXPERIMENTS, THEORY]:
+        if name == THEORY:
+            reproduce_theory(Path(options.runs) / options.scale, output, options.plan)
+            continue
         experiment = EXPERIMENTS[name]
         seeds = options.seeds or experiment.seeds
         runs = plan(experiment, options.scale, seeds, Path(options.runs) / options.scale)
@@ -72,9 +82,33 @@ def main() -> None:
         print(results_table(experiment, results))
         for figure in draw(experiment, runs, output):
             print(f"-> {figure}")
-    if not options.plan:
-        print(f"-> {draw_hypothesis(finished_runs(options), output)}")
-        print(f"-> {write_summary(output)}")
+    if options.plan:
+        return
+    finished = finished_runs(options)
+    if finished:
+        print(f"-> {draw_hypothesis(finished, output)}")
+    print(f"-> {write_summary(output)}")
+
+
+def reproduce_theory(runs: Path, output: Path, only_plan: bool) -> None:
+    """Measure the parts of the theory that are missing, and a gridworld agent if there is one."""
+    folder = runs / THEORY
+    numbers = folder / "theory.json"
+    done = json.loads(numbers.read_text()) if numbers.is_file() else {}
+    left = [part for part in PARTS if part not in done]
+    agent = runs / "gridworld" / "gpt2" / "cql+bisim-seed0"
+    has_agent = saved_report(agent) is not None and not (folder / "theory-agent.json").is_file()
+    print(f"theory: {len(PARTS) - len(left)} of {len(PARTS)} parts are done")
+    if only_plan:
+        print("\n".join(f"  {part}" for part in left))
+        return
+    for flags in [*(("--only", part) for part in left), *([("--agent", str(agent))] * has_agent)]:
+        command = [sys.executable, str(MEASURE_THEORY), *flags, "--output", str(folder)]
+        if subprocess.run(command, check=False).returncode:
+            raise UserError(f"the theory failed: {shlex.join(command)}")
+    for file in sorted(folder.glob("theory*")):
+        shutil.copy(file, output)
+        print(f"-> {output / file.name}")
 
 
 def finished_runs(options: argparse.Namespace) -> dict[str, list[Run]]:

@@ -1,33 +1,42 @@
-"""Draw where agents of the gridworld go: load -> play -> count -> figure."""
+"""Draw where agents go: load -> play -> count -> figure."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import transformers
 
-from envs.gridworld.layout import Layout
 from envs.gridworld.task import GridworldTask
-from envs.gridworld.visits import Counts, played_visits, visits_figure
+from envs.gridworld.visits import played_visits, visits_figure
 from envs.tasks import task_of_checkpoint
-from textrl.checkpoint import load_model
+from envs.vizdoom.task import VizdoomTask
+from textrl.checkpoint import describe_task, load_model
 from textrl.config import make_parser
 from textrl.errors import UserError, run_recipe
 from textrl.policy import Decoding, Policy
 from textrl.report import Estimate
-from textrl.rollout import play
+from textrl.rollout import Played, play
+from textrl.task import Task
 
+EPISODES = {"gridworld": 1000, "vizdoom": 50}
 EXAMPLE = "python recipes/visits.py runs/filtered-bc runs/cql runs/bisim --output visits.png"
 
 
 def main() -> None:
     """Parse the command line and run."""
     parser = make_parser(
-        "Draw the state-action visits of gridworld agents on the map, side by side.", EXAMPLE
+        "Draw where agents go, side by side: visits of gridworld agents, ways of ViZDoom agents.",
+        EXAMPLE,
     )
     parser.add_argument("checkpoints", nargs="+", help="folders or Hub ids of the agents")
     parser.add_argument("--titles", nargs="+", help="one for each (default: the folders' names)")
     parser.add_argument("--output", default="visits.png", metavar="FILE", help="the figure")
-    parser.add_argument("--episodes", type=int, default=1000, metavar="N", help="to play by each")
+    parser.add_argument(
+        "--episodes",
+        type=int,
+        metavar="N",
+        help="to play by each (default: 1000 in the gridworld, 50 in ViZDoom)",
+    )
     parser.add_argument("--sample", action="store_true", help="sample actions, not the best ones")
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="start of every random number"
@@ -38,7 +47,7 @@ def main() -> None:
         raise UserError(f"{len(titles)} --titles for {len(options.checkpoints)} checkpoints")
     if len(set(titles)) != len(titles):
         raise UserError("two agents have the same name: tell them apart by --titles")
-    if options.episodes < 1:
+    if options.episodes is not None and options.episodes < 1:
         raise UserError(f"--episodes must be at least 1, not {options.episodes}")
     if Path(options.output).suffix not in (".png", ".pdf", ".svg"):
         raise UserError(f"--output must end in .png, .pdf or .svg, not {options.output!r}")
@@ -52,29 +61,51 @@ def main() -> None:
 def draw_agents(
     figure: Path,
     agents: Mapping[str, str],
-    episodes: int = 1000,
+    episodes: int | None = None,
     sample: bool = False,
     seed: int = 0,
 ) -> None:
     """Play each agent (title -> checkpoint) and draw all on one figure."""
-    visits: dict[str, Counts] = {}
-    maps: dict[tuple[str, ...], Layout] = {}
+    played: dict[str, tuple[Task, Played]] = {}
     for title, name in agents.items():
         model, saved = load_model(name)
         task = task_of_checkpoint(saved)
-        if not isinstance(task, GridworldTask):
+        if not isinstance(task, GridworldTask | VizdoomTask):
             raise UserError(f"{name!r} plays {task.name}, which has no map to draw on")
-        layout = task.rules.layout
-        maps[layout.rows] = layout
-        if len(maps) > 1:
+        if any(saved != describe_task(other) for other, _ in played.values()):
             raise UserError(f"{name!r} knows another map than the agents before it")
         policy = Policy(model, task.language, Decoding(model.config.beta, sample), seed)
-        played = play(task, policy, episodes, seed)
-        score = Estimate.of(played.scores)
-        visits[f"{title}\nmean return {score.mean:.2f}"] = played_visits(task, played)
+        played[title] = task, play(task, policy, episodes or EPISODES[task.name], seed)
+        score = Estimate.of(played[title][1].scores)
         low, high = score.interval
         print(f"{title}: mean return {score.mean:.3f} (95%: {low:.3f} to {high:.3f})")
-    visits_figure(layout, visits).savefig(figure, dpi=150, bbox_inches="tight")
+    if isinstance(task, GridworldTask):
+        visits = {
+            f"{title}\nmean return {each.scores.mean():.2f}": played_visits(task, each)
+            for title, (_, each) in played.items()
+        }
+        visits_figure(task.rules.layout, visits).savefig(figure, dpi=150, bbox_inches="tight")
+    else:
+        draw_ways(figure, {title: each for title, (_, each) in played.items()})
+
+
+def draw_ways(figure: Path, played: Mapping[str, Played]) -> None:
+    """The ways of ViZDoom agents on maps side by side."""
+    from envs.vizdoom.render import draw_paths, save_picture  # only who draws needs Pillow
+
+    maps = [
+        draw_paths(
+            [list(zip(info["x"].tolist(), info["y"].tolist(), strict=True)) for info in each.infos],
+            [bool(info["success"][-1]) for info in each.infos],
+            title,
+            width=640,
+        )
+        for title, each in played.items()
+    ]
+    rows = [np.concatenate(maps[i : i + 2], axis=1) for i in range(0, len(maps), 2)]
+    if len(maps) % 2 and len(maps) > 1:  # the last one stands alone: the other half stays empty
+        rows[-1] = np.concatenate([maps[-1], np.full_like(maps[-1], maps[-1][0, 0])], axis=1)
+    save_picture(figure, np.concatenate(rows))
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ class Corridors:
     """Episode k begins in cell k % 7 and has 5 + k % 4 moves to get to the last cell."""
 
     def __init__(self, episodes: int, spare: int) -> None:
-        self._episodes, self._spare = episodes, spare
+        self.num_envs, self._spare = episodes, spare
 
     def _frames(self) -> NDArray[np.uint8]:
         return np.stack([view(int(cell), int(time)) for cell, time in self._now])
@@ -36,10 +36,10 @@ class Corridors:
         return list(zip(self._cell.tolist(), self._time.tolist(), strict=True))
 
     def reset(self, seed: int, options: dict[str, Any]) -> tuple[NDArray[np.uint8], dict[str, Any]]:
-        number = options["first"] + np.arange(self._episodes)
-        self._cell, self._time = number % (CELLS - 1), np.zeros(self._episodes, dtype=np.int64)
+        number = options["first"] + np.arange(self.num_envs)
+        self._cell, self._time = number % (CELLS - 1), np.zeros(self.num_envs, dtype=np.int64)
         self._limit = 5 + number % 4 + self._spare
-        self._is_over = np.zeros(self._episodes, dtype=bool)
+        self._is_over = np.zeros(self.num_envs, dtype=bool)
         return self._frames(), {}
 
     def step(

@@ -39,10 +39,13 @@ def slow_collate(episodes: list[Episode], language: Language) -> dict[str, list[
                 mine["ends_action"].append(False if left else len(step.action) == 2)
                 mine["is_action"].append(True)
                 mine["has_next"].append(True)
+                mine["is_followed"].append(True)
+                mine["return_after"].append(0.0)
                 history.append(token)
                 state = int(language.grammar.next_state[state, number])
             history.extend(step.observation)
         mine["has_next"][-1] = episode.truncated
+        mine["is_followed"][-1] = False
         if episode.truncated:
             mine["state_positions"].append(len(history) - 1)
             mine["legal"].append(language.grammar.legal[state].tolist())

@@ -143,7 +143,7 @@ def test_small_frames_have_few_patches_or_none() -> None:
 
 def slow_patches(encoder: PatchEncoder, pixels: NDArray[np.uint8], across: int) -> Tensor:
     """What one frame becomes, patch by patch."""
-    seen = (torch.from_numpy(pixels).double() / 255 - 0.5)[None, None]
+    seen = (torch.from_numpy(pixels).double() / 64 - 1)[None, None]
     for convolution, stride in zip(encoder.convolutions, (4, 2, 1), strict=True):
         seen = torch.nn.functional.conv2d(seen, convolution.weight, convolution.bias, stride)
         seen = seen.clamp_min(0)

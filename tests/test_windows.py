@@ -118,6 +118,11 @@ def assert_windows(
         slow_window(episodes[number], first, window, language, patches) for number, first in starts
     ]
     expected = slow_collate([part for part, _ in cut], language)
+    for row, (number, first) in enumerate(starts):
+        following = episodes[number].steps[first + window :]
+        if following:
+            expected["is_followed"][row][-1] = True
+            expected["return_after"][row][-1] = sum(step.reward for step in following)
     fill = {"observations": -1, "is_action": False, "has_next": False}
     for name, columns in expected.items():
         for row, column in zip(getattr(batch, name).tolist(), columns, strict=True):
@@ -196,7 +201,7 @@ def test_cuts_by_hand(language: Language) -> None:
 def test_windows_by_hand(language: Language, make_rows: MakeRows) -> None:
     steps = (Step((5, 7), 1.0, (2,), 3), Step((6, 8), 2.0, (4, 3), 5), Step((5, 8), 3.0))
     rows = make_rows([Episode((1, 2), steps, True, False, "novice")])
-    source = WindowBatches(rows, language, window=2, context=9, batch_size=8)
+    source = WindowBatches(rows, language, window=2, context=9, batch_size=8, discount=0.5)
     by_start = {}
     for step in range(3):
         (batch,) = source.step(step)
@@ -209,6 +214,10 @@ def test_windows_by_hand(language: Language, make_rows: MakeRows) -> None:
         return getattr(batch, name)[row].tolist()
 
     # The first one goes on behind its end: its value is bootstrapped there.
+    assert column(1.0, "return_after") == [0.0, 0.0, 0.0, 0.5 * 3.0]
+    assert column(1.0, "is_followed") == [True] * 4
+    assert column(2.0, "return_after") == [0.0] * 4
+    assert column(2.0, "is_followed") == [True, True, True, False]
     assert column(1.0, "tokens")[:9] == [1, 2, 5, 7, 2, 6, 8, 4, 3]
     assert column(1.0, "has_next") == [True] * 4
     assert column(1.0, "state_positions") == [1, 2, 4, 5, 8]
@@ -414,10 +423,15 @@ def test_a_run_reads_windows_if_it_asks_for_them(
     keep = np.array([1, 2])
     (batch,) = make_batches(rows, corridor, config, keep).step(5)
     expected = windows_of(
-        rows, corridor.language, frame_shape=corridor.frame_shape, seed=2, keep=keep
+        rows,
+        corridor.language,
+        frame_shape=corridor.frame_shape,
+        seed=2,
+        keep=keep,
+        discount=config.discount,
     )
     assert same(batch, expected.step(5)[0])
-    with pytest.raises(UserError, match="corridor has frames, .* give --window"):
+    with pytest.raises(UserError, match=r"corridor has frames, .* give --window"):
         make_batches(rows, corridor, replace(config, window=0))
 
     class Blind(FrameTask):

@@ -1,8 +1,11 @@
 """Environments x policy -> episodes."""
 
+import contextlib
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from tqdm import tqdm
 
@@ -29,19 +32,34 @@ class Played:
 def play(task: Task, policy: Policy, episodes: int, seed: int) -> Played:
     """Play this many episodes of the task, in batches; deterministic in the seed."""
     played = Played([], [])
-    with tqdm(total=episodes, unit="episode", leave=False, delay=PATIENCE) as progress:
-        for first in range(0, episodes, task.episodes_at_once):
-            count = min(task.episodes_at_once, episodes - first)
-            batch = _play_batch(task, policy, first, count, episodes, seed, progress)
+    batches = -(-episodes // task.episodes_at_once)
+    size = -(-episodes // batches)
+    with (
+        tqdm(total=episodes, unit="episode", leave=False, delay=PATIENCE) as progress,
+        contextlib.ExitStack() as open_envs,
+    ):
+        envs: VectorEnv[Any, Any, Any] | None = None
+        for first in range(0, episodes, size):
+            count = min(size, episodes - first)
+            if envs is None or envs.num_envs != count:  # some take long to start: used again
+                envs = task.make_envs(count)
+                open_envs.callback(envs.close)
+            batch = _play_batch(task, envs, policy, first, episodes, seed, progress)
             played.episodes.extend(batch.episodes)
             played.infos.extend(batch.infos)
     return played
 
 
 def _play_batch(
-    task: Task, policy: Policy, first: int, count: int, of: int, seed: int, progress: tqdm
+    task: Task,
+    envs: VectorEnv[Any, Any, Any],
+    policy: Policy,
+    first: int,
+    of: int,
+    seed: int,
+    progress: tqdm,
 ) -> Played:
-    envs = task.make_envs(count)
+    count = envs.num_envs
     frames, _ = envs.reset(seed=seed + first, options=task.reset_options(first, count, of))
     prompt = task.prompt(count)
     policy.begin(prompt, frames if task.frame_shape else None)
@@ -73,7 +91,6 @@ def _play_batch(
             policy.keep(np.flatnonzero(going_on))
             playing = playing[going_on]
             progress.update(int((~going_on).sum()))
-    envs.close()
     episodes = [
         Episode(
             tuple(prompt[i].tolist()),

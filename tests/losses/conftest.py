@@ -71,7 +71,10 @@ class Case:
         return {name: leaf.grad for name, leaf in leaves.items()}
 
 
-_PER_ACTION = ("actions", "rewards", "observations", "ends_action", "is_action", "has_next")
+_PER_ACTION = (
+    *("actions", "rewards", "observations", "ends_action", "is_action", "has_next"),
+    *("is_followed", "return_after"),
+)
 _TENSORS = [field.name for field in fields(Batch) if not field.name.endswith(("_count", "frames"))]
 
 
@@ -112,6 +115,8 @@ def random_case() -> Callable[..., Case]:
                 ends_action=torch.from_numpy(ends_action),
                 is_action=torch.from_numpy(is_action),
                 has_next=torch.from_numpy(is_action & (~is_last | np.array(truncated)[:, None])),
+                is_followed=torch.from_numpy(is_action & ~is_last),
+                return_after=torch.zeros(taken.shape, dtype=torch.float64),
                 action_count=sum(lengths),
                 completed_count=int(ends_action.sum()),
             ),

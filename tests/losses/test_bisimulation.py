@@ -178,6 +178,8 @@ def test_by_hand() -> None:
         ends_action=ones,
         is_action=ones,
         has_next=~ones,
+        is_followed=~ones,
+        return_after=torch.zeros(2, 1),
         action_count=2,
         completed_count=2,
     )

@@ -38,6 +38,8 @@ def two_actions(has_next: bool) -> tuple[TextRLOutput, Batch]:
         ends_action=torch.tensor([[True, True]]),
         is_action=torch.tensor([[True, True]]),
         has_next=torch.tensor([[True, has_next]]),
+        is_followed=torch.tensor([[True, False]]),
+        return_after=torch.zeros(1, 2),
         action_count=2,
         completed_count=2,
     )

@@ -70,6 +70,33 @@ def test_lambda_returns_by_hand() -> None:
     assert by_hand(0.5) == [[5.5, 8.0, 4.0], [6.5, 12.0, 0.0]]
 
 
+def test_lambda_returns_of_windows_are_those_of_the_whole_episode() -> None:
+    rewards = doubles([[1.0, 2.0, 4.0, 8.0]])
+    values = doubles([[10.0, 20.0, 30.0, 0.0]])
+    going_on = torch.tensor([[True, True, True, False]])
+    all_the_way = doubles([[1.0, 1.0, 1.0, 0.0]])
+    whole = lambda_returns(rewards, values, going_on, all_the_way, discount=0.5)
+    first = lambda_returns(
+        rewards[:, :2],
+        values[:, :2],
+        going_on[:, :2],
+        all_the_way[:, :2],
+        discount=0.5,
+        return_after=doubles([[0.0, 4.0 + 0.5 * 8.0]]),
+    )
+    assert first.tolist() == whole[:, :2].tolist()
+    half = lambda_returns(
+        rewards[:, :2],
+        values[:, :2],
+        going_on[:, :2],
+        doubles([[0.5, 0.5]]),
+        discount=0.5,
+        return_after=doubles([[0.0, 8.0]]),
+    )
+    # 2 + 0.5 (0.5 * 20 + 0.5 * 8) = 9, 1 + 0.5 (0.5 * 10 + 0.5 * 9) = 5.75.
+    assert half.tolist() == [[5.75, 9.0]]
+
+
 @pytest.mark.parametrize("mixes", [(0.0, 0.0), (1.0, 1.0), (0.3, 0.3), (0.95, 0.2), (1.0, 0.0)])
 def test_lambda_returns_against_a_backward_loop(
     random_case: Any, mixes: tuple[float, float]

@@ -1,0 +1,65 @@
+"""Film an episode of My Way Home: load -> play -> GIF."""
+
+from pathlib import Path
+
+import numpy as np
+import transformers
+
+from envs.tasks import task_of_checkpoint
+from envs.vizdoom.task import VizdoomTask
+from textrl.checkpoint import load_model
+from textrl.config import make_parser
+from textrl.errors import UserError, run_recipe
+from textrl.policy import Decoding, Policy
+
+EXAMPLE = "python recipes/film.py runs/vizdoom --output episode.gif --hard"
+
+
+def main() -> None:
+    """Parse the command line and run."""
+    parser = make_parser("Film what an agent sees, beside the map with its way.", EXAMPLE)
+    parser.add_argument("checkpoint", help="folder or Hub id of the agent")
+    parser.add_argument("--output", default="episode.gif", metavar="FILE", help="the film, a GIF")
+    parser.add_argument("--hard", action="store_true", help="begin in the farthest room")
+    parser.add_argument("--greedy", action="store_true", help="take the best actions, not samples")
+    parser.add_argument(
+        "--every", type=int, default=2, metavar="N", help="decisions between two pictures"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="of the episode and of the samples"
+    )
+    options = parser.parse_args()
+    if Path(options.output).suffix != ".gif":
+        raise UserError(f"--output must end in .gif, not {options.output!r}")
+    if options.every < 1:
+        raise UserError(f"--every must be at least 1, not {options.every}")
+    transformers.utils.logging.disable_progress_bar()
+
+    model, saved = load_model(options.checkpoint)
+    task = task_of_checkpoint(saved)
+    if not isinstance(task, VizdoomTask):
+        raise UserError(f"{options.checkpoint!r} plays {task.name}, which has no film")
+    from envs.vizdoom.env import MyWayHomeEnv
+    from envs.vizdoom.render import save_film
+
+    env = MyWayHomeEnv(hard=options.hard, render_mode="rgb_array")
+    decoding = Decoding(model.config.beta, sample=not options.greedy)
+    policy = Policy(model, task.language, decoding, options.seed)
+    frame, _ = env.reset(seed=options.seed)
+    policy.begin(task.prompt(1), frame[None])
+    pictures, score, is_over = [env.render()], 0.0, False
+    while not is_over:
+        action = policy.act()
+        frame, reward, terminated, truncated, info = env.step(int(task.to_env_actions(action)[0]))
+        score, is_over = score + float(reward), terminated or truncated
+        policy.observe(np.full((1, 1), task.language.frame_id), frame[None])
+        pictures.append(env.render())
+    env.close()
+    chosen = [*pictures[: -1 : options.every], pictures[-1]]
+    save_film(Path(options.output), chosen)
+    end = "found the armor" if info["success"] else "ran out of time"
+    print(f"{end} after {len(pictures) - 1} decisions, score {score:.3f} -> {options.output}")
+
+
+if __name__ == "__main__":
+    run_recipe(main)
