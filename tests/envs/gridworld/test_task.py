@@ -34,13 +34,13 @@ class RandomPolicy:
         self._rng = np.random.default_rng(seed)
         self.histories: list[list[int]] = []
 
-    def begin(self, prompt: np.ndarray) -> None:
+    def begin(self, prompt: np.ndarray, frames: None = None) -> None:
         self.histories = prompt.tolist()
 
     def act(self) -> np.ndarray:
         return self._rng.integers(5, size=(len(self.histories), 1))
 
-    def observe(self, tokens: np.ndarray) -> None:
+    def observe(self, tokens: np.ndarray, frames: None = None) -> None:
         for history, seen in zip(self.histories, tokens.tolist(), strict=True):
             history += seen
 
