@@ -9,7 +9,7 @@ from envs.twenty.task import TwentyTask
 from envs.wordle.task import WordleTask
 from textrl.collect import refuse_existing
 from textrl.config import make_parser, read_preset
-from textrl.dataset import returns_by_behaviour
+from textrl.dataset import returns_by, returns_by_behaviour
 from textrl.errors import UserError, run_recipe
 from textrl.publish import COLLECTION_FILE, how_to_go_on, open_dataset_repo, push_dataset
 from textrl.report import dataset_table, write_json
@@ -83,6 +83,8 @@ def main() -> None:
     returns = returns_by_behaviour(rows)
     print(dataset_table(returns))
     print(task.describe_data(returns))
+    if "start" in rows.features:
+        print(dataset_table(returns_by(rows, "start"), "start"))
     print(
         f"{len(rows):,} episodes in {folder}: recipes/train.py --task {task.name} --data {folder}"
     )

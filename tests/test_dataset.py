@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +14,14 @@ from tests.frame_task import FrameTask, view
 from textrl.checks import check_episodes
 from textrl.dataset import (
     FEATURES,
-    WITH_FRAMES,
     Rows,
     best_episodes,
     blocks_of,
     episodes_to_table,
+    features_with,
     join_shards,
     load_episodes,
+    returns_by,
     returns_by_behaviour,
     table_of,
     write_shard,
@@ -137,6 +139,17 @@ def test_returns_by_who_played(make_rows: MakeRows) -> None:
     }
 
 
+def test_returns_by_how_episodes_began(make_rows: MakeRows) -> None:
+    began = [replace(episode(score), start=start) for score, start in ((-1, "a"), (-3, "b"))]
+    rows = make_rows([*began, replace(episode(-2), start="a")])
+    assert rows.features == features_with(["start"])
+    returns = returns_by(rows, "start")
+    assert {name: each.tolist() for name, each in returns.items()} == {
+        "a": [-1.0, -2.0],
+        "b": [-3.0],
+    }
+
+
 def walk(first: int, moves: int, frames: int | None = None) -> Episode:
     """Of the corridor: right, right, ...; frames: how many it has, if not one for each token."""
     steps = tuple(Step((6,), -0.125, (2, 4)) for _ in range(moves))
@@ -150,10 +163,9 @@ def test_frames_survive_on_disk(tmp_path: Path, corridor: FrameTask) -> None:
     write_shard(paths[0], episodes[:3])
     write_shard(paths[1], episodes[3:])
     join_shards(paths, tmp_path / "data", {})
-    for path in paths:
-        path.unlink()
+    assert not any(path.exists() for path in paths)  # moved, not copied
     rows = load_episodes(str(tmp_path / "data"))
-    assert rows.features == WITH_FRAMES
+    assert rows.features == features_with(["frames"])
     check_episodes(rows, corridor.language, context=None, observation_classes=0)
     for row, first, moves in ((0, 0, 3), (1, 2, 1), (2, 1, 5), (3, 3, 2)):
         frames = rows[row]["frames"]

@@ -29,7 +29,10 @@ FEATURES = Features(
         "behaviour": Value("string"),
     }
 )
-WITH_FRAMES = Features({**FEATURES, "frames": List(Image())})  # one for each frame token
+OPTIONAL = {
+    "frames": List(Image()),  # one for each frame token
+    "start": Value("string"),  # how the episode began, where beginnings differ
+}
 STATE_FILE = "state.json"  # of a folder of `datasets`: which files hold the rows
 PER_TOKEN = ("tokens", "is_action", "reward", "observation")
 BLOCK_ROWS = 2_000
@@ -82,12 +85,14 @@ class Rows:
 
 
 def episodes_to_table(episodes: Iterable[Episode]) -> pa.Table:
-    """Episodes as an Arrow table with the schema above; all have frames, or none has."""
+    """Episodes as an Arrow table with the schema above; all have an optional column, or none."""
     frames: list[bytes] = []
     frame_offsets = [0]
     flat: dict[str, list[object]] = {name: [] for name in PER_TOKEN}
     offsets = [0]
-    per_row: dict[str, list[object]] = {name: [] for name in FEATURES if name not in flat}
+    per_row: dict[str, list[object]] = {
+        name: [] for name in (*FEATURES, "start") if name not in flat
+    }
     for episode in episodes:
         for values, silent in zip(flat.values(), (0, False, 0.0, -1), strict=True):
             values.extend(
@@ -107,7 +112,9 @@ def episodes_to_table(episodes: Iterable[Episode]) -> pa.Table:
         per_row["truncated"].append(episode.truncated)
         per_row["episode_return"].append(episode.episode_return)
         per_row["behaviour"].append(episode.behaviour)
-    schema = (WITH_FRAMES if frames else FEATURES).arrow_schema
+        per_row["start"].append(episode.start)
+    given = {"frames": bool(frames), "start": any(per_row["start"])}
+    schema = features_with(name for name, is_given in given.items() if is_given).arrow_schema
     columns = []
     for field in schema:
         if field.name in flat:
@@ -121,6 +128,11 @@ def episodes_to_table(episodes: Iterable[Episode]) -> pa.Table:
         else:
             columns.append(pa.array(per_row[field.name], type=field.type))
     return pa.Table.from_arrays(columns, names=schema.names).cast(schema)
+
+
+def features_with(optional: Iterable[str]) -> Features:
+    """The schema with these optional columns."""
+    return Features({**FEATURES, **{name: OPTIONAL[name] for name in optional}})
 
 
 def write_shard(path: Path, episodes: Iterable[Episode]) -> int:
@@ -181,7 +193,7 @@ def load_episodes(source: str) -> Dataset:
         )
     if len(rows) == 0:
         raise UserError(f"the dataset {source!r} is empty")
-    wanted = WITH_FRAMES if "frames" in rows.features else FEATURES
+    wanted = features_with(name for name in OPTIONAL if name in rows.features)
     rows = rows.select_columns(list(wanted))
     if rows.features != wanted:
         try:
@@ -222,10 +234,13 @@ def best_episodes(rows: Dataset, share: float) -> NDArray[np.int64]:
     return np.sort(np.argsort(-returns, kind="stable")[:kept])
 
 
+def returns_by(rows: Dataset, column: str) -> dict[str, NDArray[np.float32]]:
+    """The episodes' returns, by who played them (behaviour) or how they began (start)."""
+    table = table_of(rows, [column, "episode_return"])
+    kind, returns = (table[name].to_numpy() for name in (column, "episode_return"))
+    return {str(name): returns[kind == name] for name in np.unique(kind.astype(str))}
+
+
 def returns_by_behaviour(rows: Dataset) -> dict[str, NDArray[np.float32]]:
     """The episodes' returns, by who played them."""
-    columns = [
-        (t["behaviour"].to_numpy(), t["episode_return"].to_numpy()) for _, t in blocks_of(rows)
-    ]
-    who, returns = (np.concatenate(parts) for parts in zip(*columns, strict=True))
-    return {str(name): returns[who == name] for name in np.unique(who)}
+    return returns_by(rows, "behaviour")

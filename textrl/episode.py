@@ -35,6 +35,8 @@ class Episode:
     """Which policy played."""
     frames: tuple[bytes, ...] = ()
     """Encoded images, one for each frame token of the prompt and the steps, in order."""
+    start: str = ""
+    """How it began, where beginnings differ, for people who look at the data."""
 
     def __post_init__(self) -> None:
         if not self.prompt:

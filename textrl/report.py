@@ -97,19 +97,20 @@ def score_table(
     ]
     rows = []
     for name, mean, spread, how in sorted(entries, key=lambda entry: entry[1]):
-        regret = "" if best is None else f"{best - mean:.3f}"
-        rows.append([name, f"{mean:.3f}", spread, regret, how])
-    return table(["player", "mean score", "95% +/-", "regret", "measured by"], rows)
+        regret = [] if best is None else [f"{best - mean:.3f}"]
+        rows.append([name, f"{mean:.3f}", spread, *regret, how])
+    regret = [] if best is None else ["regret"]
+    return table(["player", "mean score", "95% +/-", *regret, "measured by"], rows)
 
 
-def dataset_table(returns: Mapping[str, NDArray[np.floating]]) -> str:
-    """Who played how many episodes, and how well."""
+def dataset_table(returns: Mapping[str, NDArray[np.floating]], of: str = "behaviour") -> str:
+    """How many episodes there are of each kind (who played, how they began), and how they went."""
     everyone = np.concatenate(list(returns.values()))
     rows = [
         [name, f"{len(r):,}", f"{len(r) / len(everyone):.1%}", f"{r.mean():.3f}"]
         for name, r in [*returns.items(), ("all", everyone)]
     ]
-    return table(["behaviour", "episodes", "share", "mean return"], rows)
+    return table([of, "episodes", "share", "mean return"], rows)
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:

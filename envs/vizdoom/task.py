@@ -126,7 +126,8 @@ class VizdoomTask(Task):
             for action, reward in zip(walk.actions, walk.rewards, strict=True)
         )
         prompt = (BEGIN_ID, frame)
-        return Episode(prompt, steps, walk.success, not walk.success, walk.player, walk.frames)
+        ends = walk.success, not walk.success
+        return Episode(prompt, steps, *ends, walk.player, walk.frames, f"spot {walk.spot:02d}")
 
     def make_envs(self, episodes: int) -> "MyWayHomeVectorEnv":
         """Episodes side by side."""
