@@ -9,7 +9,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from datasets import Dataset, Features, Image, List, Value, concatenate_datasets, load_dataset
+from datasets import (
+    Dataset,
+    Features,
+    Image,
+    List,
+    Value,
+    concatenate_datasets,
+    disable_progress_bars,
+    enable_progress_bars,
+    load_dataset,
+)
 from datasets import load_from_disk as load_folder
 from numpy.typing import NDArray
 
@@ -152,7 +162,9 @@ def join_shards(shards: Sequence[Path], folder: Path, notes: dict[str, str]) -> 
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     # `datasets` would copy the rows: it writes the description of none, which is then told of all.
+    disable_progress_bars()
     rows.select(range(0)).save_to_disk(str(partial))
+    enable_progress_bars()
     for empty in partial.glob("*.arrow"):
         empty.unlink()
     names = [f"data-{i:05d}-of-{len(shards):05d}.arrow" for i in range(len(shards))]
@@ -211,11 +223,20 @@ def table_of(rows: Dataset, columns: Iterable[str] = FEATURES) -> pa.Table:
     A mapped page stays resident once it was read. Whoever drops this table gives the pages back, so
     that memory does not grow with the dataset.
     """
-    files = [entry["filename"] for entry in rows.cache_files]
-    if not files or rows._indices is not None:
+    files = files_of(rows)
+    if not files:
         return rows.with_format("arrow").select_columns(list(columns))[:]
-    tables = [pa.ipc.open_stream(pa.memory_map(file)).read_all() for file in files]
-    return pa.concat_tables(tables).select(list(columns))
+    return pa.concat_tables(map(map_file, files)).select(list(columns))
+
+
+def files_of(rows: Dataset) -> list[str]:
+    """The files that hold exactly these rows in this order; none if there are no such files."""
+    return [] if rows._indices is not None else [entry["filename"] for entry in rows.cache_files]
+
+
+def map_file(file: str) -> pa.Table:
+    """A fresh memory map of a file."""
+    return pa.ipc.open_stream(pa.memory_map(file)).read_all()
 
 
 def blocks_of(rows: Dataset, size: int = BLOCK_ROWS) -> Iterator[tuple[int, pa.Table]]:
@@ -223,8 +244,15 @@ def blocks_of(rows: Dataset, size: int = BLOCK_ROWS) -> Iterator[tuple[int, pa.T
 
     Copies, because a slice would keep its map, and so the pages read through it, in memory.
     """
-    for start in range(0, len(rows), size):
-        yield start, table_of(rows).slice(start, size).take(np.arange(min(size, len(rows) - start)))
+    first = 0
+    files: list[str | None] = [*files_of(rows)]
+    for file in files or [None]:
+        length = len(rows) if file is None else len(map_file(file))
+        for start in range(0, length, size):
+            table = table_of(rows) if file is None else map_file(file).select(list(FEATURES))
+            count = min(size, length - start)
+            yield first + start, table.slice(start, count).take(np.arange(count))
+        first += length
 
 
 def best_episodes(rows: Dataset, share: float) -> NDArray[np.int64]:
