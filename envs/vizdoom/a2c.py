@@ -70,7 +70,7 @@ def train_a2c(
     folder.mkdir(parents=True, exist_ok=True)
     game = MyWayHomeVectorEnv(envs, workers=workers)
     try:
-        stacked = VecFrameStack(_Episodes(game), STACK, channels_order="first")
+        stacked = VecFrameStack(AutoResetEnvs(game), STACK, channels_order="first")
         model = A2C("CnnPolicy", stacked, seed=seed, **SETTINGS)
         model.set_logger(Logger(None, []))  # its own would leave an empty folder behind
         with tqdm(total=steps, unit="step") as bar:
@@ -114,8 +114,12 @@ def _tell(bar: "tqdm[Any]", model: A2C, *_: object) -> bool:
 
 
 def _training_success(model: A2C) -> float | None:
-    """Of the last 100 episodes that it learned from, if there were any."""
-    return float(np.mean(model.ep_success_buffer)) if model.ep_success_buffer else None
+    """Of the last 100 episodes that it learned from, once there are as many.
+
+    The first to end are the short ones, which found the armor.
+    """
+    recent = model.ep_success_buffer
+    return float(np.mean(recent)) if recent and len(recent) == recent.maxlen else None
 
 
 def export(weights: dict[str, Tensor]) -> Network:
@@ -152,7 +156,7 @@ def success_share(
     return found / (rounds * game.num_envs), rounds * game.num_envs
 
 
-class _Episodes(VecEnv):
+class AutoResetEnvs(VecEnv):
     """The game as stable-baselines3 has it: a channel, and a new episode as soon as one ends."""
 
     def __init__(self, game: MyWayHomeVectorEnv) -> None:
