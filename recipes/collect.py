@@ -6,6 +6,8 @@ from pathlib import Path
 from envs.tasks import make_task
 from envs.twenty.conversations import write_conversations
 from envs.twenty.task import TwentyTask
+from envs.vizdoom.actor import load_actor
+from envs.vizdoom.task import VizdoomTask
 from envs.wordle.task import WordleTask
 from textrl.collect import refuse_existing
 from textrl.config import make_parser, read_preset
@@ -47,6 +49,11 @@ def main() -> None:
         "--conversations", metavar="FILE", help="twenty: write them as chat messages (JSONL) too"
     )
     parser.add_argument(
+        "--a2c",
+        metavar="CHECKPOINT",
+        help="vizdoom: a folder of recipes/train_a2c.py, to play in place of the medium player",
+    )
+    parser.add_argument(
         "--push-to-hub", default="", metavar="USER/NAME", help="publish it on the Hugging Face Hub"
     )
     parser.add_argument(
@@ -62,9 +69,12 @@ def main() -> None:
     task = make_task(replace(preset, words=options.words, layout=options.layout))
     if options.conversations and not isinstance(task, TwentyTask):
         raise UserError("--conversations are of twenty questions: choose --task twenty")
+    if options.a2c and not isinstance(task, VizdoomTask):
+        raise UserError("--a2c plays My Way Home: choose --task vizdoom")
     folder = Path(options.output)
     for path in (folder, *([Path(options.conversations)] if options.conversations else [])):
         refuse_existing(path)
+    actor = load_actor(Path(options.a2c)) if options.a2c else None
     if options.push_to_hub:
         open_dataset_repo(options.push_to_hub, options.private)
     if options.tweets:
@@ -75,7 +85,14 @@ def main() -> None:
     else:
         how = f"Simulated by the players that the task brings along, seed {options.seed}."
         episodes = options.episodes or preset.episodes
-        rows = task.collect(episodes, options.seed, folder, options.workers)
+        if actor is not None and isinstance(task, VizdoomTask):
+            how += (
+                f" The a2c policy had learned for {actor.steps:,} steps and found the armor in"
+                f" {actor.success:.1%} of {actor.episodes} episodes then."
+            )
+            rows = task.collect(episodes, options.seed, folder, options.workers, actor)
+        else:
+            rows = task.collect(episodes, options.seed, folder, options.workers)
 
     write_json(folder / COLLECTION_FILE, {"how": how})
     if options.conversations:

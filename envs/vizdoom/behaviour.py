@@ -2,6 +2,7 @@
 
 A player is a function from where the agent is and looks, (x, y, angle), to an action; one is made
 for each episode. It knows the map and its own place, which the agent has to find out from frames.
+A watcher is a player who is shown the frames instead, as the agent is: a policy that was trained.
 """
 
 import math
@@ -12,12 +13,13 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from envs.vizdoom.engine import MAX_SEED, Engine
+from envs.vizdoom.engine import MAX_SEED, Engine, Frame
 from envs.vizdoom.maze import CELL, load_maze
 from envs.vizdoom.rules import ACTIONS, FORWARD, HORIZON, TURN_LEFT, TURN_RIGHT
 from textrl.frames import encode_frame
 
 Player = Callable[[float, float, float], int]
+Watcher = Callable[[Frame], int]
 Frames = tuple[bytes, ...]
 
 BEHAVIOURS = ("random", "medium")
@@ -107,16 +109,25 @@ class Walk:
     frames: Frames
 
 
-def walk(engine: Engine, player: str, rng: Generator, keep_frames: bool = True) -> Walk:
-    """Let a player play one episode; everything follows from the random numbers."""
+def walk(
+    engine: Engine,
+    player: str,
+    rng: Generator,
+    keep_frames: bool = True,
+    make_watcher: Callable[[Generator], Watcher] | None = None,
+) -> Walk:
+    """Let a player play one episode; everything follows from the random numbers.
+
+    player: one of PLAYERS; or the name of the watcher that plays, if one is to be made.
+    """
     engine.reset(int(rng.integers(MAX_SEED)))
-    act = PLAYERS[player](rng)
+    choose = _chooser(engine, player, rng, make_watcher)
     actions: list[int] = []
     rewards: list[float] = []
     places = [(engine.x, engine.y, engine.angle)]
     frames = [encode_frame(engine.frame)] if keep_frames else []
     while not engine.is_over:
-        action = act(engine.x, engine.y, engine.angle)
+        action = choose()
         rewards.append(engine.step(action))
         actions.append(action)
         places.append((engine.x, engine.y, engine.angle))
@@ -125,3 +136,17 @@ def walk(engine: Engine, player: str, rng: Generator, keep_frames: bool = True) 
     return Walk(
         player, engine.spot, actions, rewards, np.array(places), engine.success, tuple(frames)
     )
+
+
+def _chooser(
+    engine: Engine,
+    player: str,
+    rng: Generator,
+    make_watcher: Callable[[Generator], Watcher] | None,
+) -> Callable[[], int]:
+    """Who plays, told or shown by the engine what it needs."""
+    if make_watcher is not None:
+        watch = make_watcher(rng)
+        return lambda: watch(engine.frame)
+    act = PLAYERS[player](rng)
+    return lambda: act(engine.x, engine.y, engine.angle)

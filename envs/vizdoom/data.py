@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
+import torch
 
+from envs.vizdoom.actor import Actor
 from envs.vizdoom.behaviour import BEHAVIOURS, Walk, walk
 from envs.vizdoom.engine import Engine, pin_worker
 from textrl.collect import worker_number
@@ -20,12 +22,18 @@ def chunk_sizes(episodes: int) -> list[int]:
     return [min(size, episodes - start) for start in range(0, max(1, episodes), size)]
 
 
-def walk_chunk(hard: bool, chunk: int, size: int, seed: int) -> Iterator[Walk]:
-    """One chunk of the dataset: the behaviours in turn."""
+def walk_chunk(
+    hard: bool, chunk: int, size: int, seed: int, actor: Actor | None = None
+) -> Iterator[Walk]:
+    """One chunk of the dataset: the behaviours in turn. actor: plays in place of the medium one."""
     engine = worker_engine(hard)
     for number in range(size):
         rng = np.random.default_rng([seed, chunk, number])
-        yield walk(engine, BEHAVIOURS[number % len(BEHAVIOURS)], rng)
+        player = BEHAVIOURS[number % len(BEHAVIOURS)]
+        if actor is not None and player == "medium":
+            yield walk(engine, "a2c", rng, make_watcher=actor.watcher)
+        else:
+            yield walk(engine, player, rng)
 
 
 @cache
@@ -34,6 +42,7 @@ def worker_engine(hard: bool) -> Engine:
     number = worker_number()
     if number is not None:
         pin_worker(number)
+        torch.set_num_threads(1)  # more would wait for each other on that core
     engine = Engine(hard)
     atexit.register(engine.close)
     return engine

@@ -23,6 +23,7 @@ from textrl.language import BEGIN_ID, FRAME, ActionGrammar, Language
 from textrl.task import Reference, Task
 
 if TYPE_CHECKING:
+    from envs.vizdoom.actor import Actor
     from envs.vizdoom.behaviour import Walk
     from envs.vizdoom.vector import MyWayHomeVectorEnv
 
@@ -95,19 +96,30 @@ class VizdoomTask(Task):
         return cached_dataset(name, lambda folder: self.collect(episodes, seed, folder))
 
     def collect(
-        self, episodes: int, seed: int, folder: Path, workers: int | None = None
+        self,
+        episodes: int,
+        seed: int,
+        folder: Path,
+        workers: int | None = None,
+        actor: "Actor | None" = None,
     ) -> Dataset:
-        """Let the behaviour policies play this many episodes into a new dataset folder."""
+        """Let the behaviour policies play this many episodes into a new dataset folder.
+
+        actor: a policy trained by A2C, to play in place of the medium player.
+        """
         from envs.vizdoom.data import chunk_sizes
 
         sizes = chunk_sizes(episodes)
-        make = partial(_chunk, self, sizes, seed)
-        return collect(make, len(sizes), folder, self, self._origin(episodes, seed), workers)
+        make = partial(_chunk, self, sizes, seed, actor)
+        origin = self._origin(episodes, seed, actor)
+        return collect(make, len(sizes), folder, self, origin, workers)
 
-    def _origin(self, episodes: int, seed: int) -> dict[str, Any]:
+    def _origin(self, episodes: int, seed: int, actor: "Actor | None" = None) -> dict[str, Any]:
         """All that the rows follow from."""
         from envs.vizdoom.behaviour import LOST, SLIPS, STRETCH, WANDER
 
+        if actor is not None:
+            return {**self.settings(), "episodes": episodes, "seed": seed, "a2c": actor.digest}
         medium = {"lost": LOST, "slips": SLIPS, "stretch": STRETCH, "wander": WANDER}
         return {**self.settings(), "episodes": episodes, "seed": seed, "medium": medium}
 
@@ -195,8 +207,10 @@ class VizdoomTask(Task):
         )
 
 
-def _chunk(task: VizdoomTask, sizes: list[int], seed: int, chunk: int) -> Iterator[Episode]:
+def _chunk(
+    task: VizdoomTask, sizes: list[int], seed: int, actor: "Actor | None", chunk: int
+) -> Iterator[Episode]:
     from envs.vizdoom.data import walk_chunk
 
-    for walk in walk_chunk(task.hard, chunk, sizes[chunk], seed):
+    for walk in walk_chunk(task.hard, chunk, sizes[chunk], seed, actor):
         yield task.episode(walk)

@@ -1,0 +1,74 @@
+"""Train a policy by A2C to collect ViZDoom data with: parse -> train -> checkpoints."""
+
+from pathlib import Path
+
+from textrl.collect import refuse_existing
+from textrl.config import make_parser
+from textrl.errors import UserError, run_recipe
+
+EXAMPLE = "python recipes/train_a2c.py --steps 5000000 --until 0.6 --output runs/a2c"
+
+
+def main() -> None:
+    """Parse the command line and run."""
+    parser = make_parser(
+        "Train a policy of ViZDoom's My Way Home by A2C, for recipes/collect.py --a2c.", EXAMPLE
+    )
+    parser.add_argument(
+        "--steps", type=int, default=5_000_000, metavar="N", help="decisions to learn from"
+    )
+    parser.add_argument(
+        "--until",
+        type=float,
+        default=1.0,
+        metavar="SHARE",
+        help="stop as soon as this share of an evaluation's episodes finds the armor",
+    )
+    parser.add_argument("--output", required=True, metavar="DIR", help="new folder of checkpoints")
+    parser.add_argument("--envs", type=int, default=16, metavar="N", help="episodes side by side")
+    parser.add_argument(
+        "--evaluate-every",
+        type=int,
+        default=100_000,
+        metavar="N",
+        help="steps between two evaluations, each of which leaves a checkpoint",
+    )
+    parser.add_argument(
+        "--evaluate-episodes", type=int, default=100, metavar="N", help="in each, at least"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="start of every random number"
+    )
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="processes (default: one per core)"
+    )
+    options = parser.parse_args()
+    least = {"steps": 1, "envs": 1, "evaluate_every": 1, "evaluate_episodes": 1, "workers": 1}
+    for name, smallest in {**least, "seed": 0}.items():
+        value = getattr(options, name)
+        if value is not None and value < smallest:
+            flag = "--" + name.replace("_", "-")
+            raise UserError(f"{flag} must be at least {smallest}, not {value}")
+    if not 0 < options.until <= 1:
+        raise UserError(f"--until must be above 0 and at most 1, not {options.until}")
+    if options.seed >= 2**32:
+        raise UserError(f"--seed must be at most {2**32 - 1}, not {options.seed}")
+    folder = Path(options.output)
+    refuse_existing(folder)
+    from envs.vizdoom.a2c import train_a2c  # needs what only some people install
+
+    checkpoint = train_a2c(
+        options.steps,
+        options.seed,
+        folder,
+        options.workers,
+        options.envs,
+        options.evaluate_every,
+        options.evaluate_episodes,
+        options.until,
+    )
+    print(f"next: recipes/collect.py --task vizdoom --a2c {checkpoint} --output data/vizdoom-a2c")
+
+
+if __name__ == "__main__":
+    run_recipe(main)
