@@ -24,17 +24,28 @@ from recipes.experiments import EXPERIMENTS, GREEDY, Experiment, Run, look_up, p
 from recipes.figures import draw, draw_hypothesis
 from recipes.summary import write_summary
 from recipes.theory import PARTS
-from textrl.config import make_parser
+from textrl.config import (
+    CONFIG_FILE,
+    FIELDS,
+    FREE_ON_RESUME,
+    flag,
+    load_config,
+    make_parser,
+    parse_config,
+)
 from textrl.errors import UserError, run_recipe
 from textrl.metrics import METRICS_FILE
 from textrl.publish import saved_report
 from textrl.report import over_seeds, table, write_json
 
 EXAMPLE = "python recipes/reproduce.py --only gridworld --seeds 5"
+PRESETS = Path(__file__).parent / "configs"
 TRAIN = Path(__file__).parent / "train.py"
 MEASURE_THEORY = Path(__file__).parent / "theory.py"
 THEORY = "theory"
 SCORES = ("mean", "stderr")
+UNIMPORTANT = (*FREE_ON_RESUME, "threads", "bisim_every")
+"""Settings that do not change what a run's agent becomes, beyond the last bits."""
 
 
 def main() -> None:
@@ -70,7 +81,7 @@ def main() -> None:
         experiment = EXPERIMENTS[name]
         seeds = options.seeds or experiment.seeds
         runs = plan(experiment, options.scale, seeds, Path(options.runs) / options.scale)
-        left = [run for run in runs if saved_report(run.folder) is None]
+        left = [run for run in runs if not is_done(run)]
         print(f"{name}, {options.scale}: {len(runs) - len(left)} of {len(runs)} runs are done")
         if options.plan:
             print("\n".join(f"  {run.folder}" for run in left))
@@ -118,7 +129,7 @@ def finished_runs(options: argparse.Namespace) -> dict[str, list[Run]]:
         name: plan(experiment, options.scale, options.seeds or experiment.seeds, folder)
         for name, experiment in EXPERIMENTS.items()
     }
-    done = {n: [r for r in runs if saved_report(r.folder)] for n, runs in planned.items()}
+    done = {n: [r for r in runs if is_done(r)] for n, runs in planned.items()}
     return {name: runs for name, runs in done.items() if runs}
 
 
@@ -143,6 +154,23 @@ def train_all(runs: Sequence[Run], jobs: int) -> None:
         except BaseException:
             pool.shutdown(cancel_futures=True)  # what has not begun need not begin
             raise
+
+
+def is_done(run: Run) -> bool:
+    """Whether the run has been trained and judged, with the settings that it has today."""
+    if (run.folder / CONFIG_FILE).is_file():
+        today, then = (
+            parse_config(run.flags, PRESETS, "", ""),
+            load_config(run.folder / CONFIG_FILE),
+        )
+        for name in FIELDS:
+            ours, theirs = getattr(today, name), getattr(then, name)
+            if name not in UNIMPORTANT and ours != theirs:
+                raise UserError(
+                    f"{run.folder} was trained with {flag(name)} {theirs}, not {ours}:"
+                    " remove it, or choose another --runs"
+                )
+    return saved_report(run.folder) is not None
 
 
 def report_of(run: Run) -> dict[str, Any]:

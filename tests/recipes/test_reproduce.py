@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from recipes import visits
 from recipes.experiments import EXPERIMENTS, Experiment, Run, plan
-from recipes.reproduce import compare, results_table, train_all
+from recipes.reproduce import compare, is_done, results_table, train_all
 from textrl.checkpoint import weights_digest
 from textrl.errors import UserError
 from textrl.publish import saved_report
@@ -110,3 +111,14 @@ def test_visits_are_drawn_of_gridworld_agents_only(small_run: Path, tmp_path: Pa
     with pytest.raises(UserError, match="plays wordle, which has no map"):
         visits.draw_agents(tmp_path / "visits.png", {"agent": str(small_run)}, episodes=2)
     assert not (tmp_path / "visits.png").exists()
+
+
+def test_a_run_of_other_settings_is_no_run_of_the_plan(tmp_path: Path) -> None:
+    (run, *_) = plan(TINY, "quick", 1, tmp_path)
+    assert not is_done(run)
+    train_all([run], jobs=1)
+    assert is_done(run)
+    longer = replace(TINY, settings={"gpt2": FAST.replace("--max-steps 3", "--max-steps 4")})
+    (other, *_) = plan(longer, "quick", 1, tmp_path)
+    with pytest.raises(UserError, match=r"was trained with --max-steps 3, not 4: remove it"):
+        is_done(other)
