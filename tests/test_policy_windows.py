@@ -206,7 +206,7 @@ def test_turns_join_by_hand() -> None:
     assert (frames.episode.tolist(), frames.position.tolist()) == ([0], [3])
 
 
-@pytest.mark.parametrize("at_once", [512, 4])
+@pytest.mark.parametrize("at_once", [512, 3])
 def test_played_frames_are_seen_where_they_belong(
     corridor: FrameTask, make_model: MakeModel, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:

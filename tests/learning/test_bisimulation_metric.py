@@ -78,7 +78,7 @@ def between(values: Array) -> Array:
 def trained(
     world: World, config: TrainConfig, classes: int, make_rows: MakeRows, folder: Path
 ) -> TextRLModel:
-    task: Any = SimpleNamespace(language=LANGUAGE, observation_classes=classes)
+    task: Any = SimpleNamespace(language=LANGUAGE, observation_classes=classes, frame_shape=None)
     algorithm = ALGORITHMS[config.algo]
     torch.manual_seed(0)
     model = TextRLModel(config_for(task, config, algorithm.heads, algorithm.q_heads))
