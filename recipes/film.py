@@ -9,8 +9,9 @@ from envs.tasks import task_of_checkpoint
 from envs.vizdoom.task import VizdoomTask
 from textrl.checkpoint import load_model
 from textrl.config import make_parser
+from textrl.decoding import Decoding
 from textrl.errors import UserError, run_recipe
-from textrl.policy import Decoding, Policy
+from textrl.policy import Policy
 
 EXAMPLE = "python recipes/film.py runs/vizdoom --output episode.gif --hard"
 
@@ -43,7 +44,7 @@ def main() -> None:
     from envs.vizdoom.render import save_film
 
     env = MyWayHomeEnv(hard=options.hard, render_mode="rgb_array")
-    decoding = Decoding(model.config.beta, sample=not options.greedy)
+    decoding = Decoding.of(model, sample=not options.greedy)
     policy = Policy(model, task.language, decoding, options.seed)
     frame, _ = env.reset(seed=options.seed)
     policy.begin(task.prompt(1), frame[None])

@@ -16,7 +16,8 @@ from textrl.frames import Frames
 from textrl.language import PAD_ID, Language
 
 BLOCK_ROWS = 64  # neighbours that are read together
-WINDOW_STEPS = 64  # steps whose episodes are in memory at once, and sorted by length
+WINDOW_STEPS = 64  # steps whose episodes are in memory at once
+PASS_TOKENS = 256  # what another pass through the network costs, in tokens that it could have read
 
 
 @dataclass(frozen=True)
@@ -126,8 +127,11 @@ class EpisodeBatches:
     """The batches of each training step, as a function of the step's number alone.
 
     So a resumed run reads what an uninterrupted one would, and every process finds its own share of
-    a step without asking the others. Rows are read in blocks of neighbours, blocks in random order;
-    a window of blocks is sorted by length into batches with little padding, taken in random order.
+    a step without asking the others. Rows are read in blocks of neighbours, blocks in random order.
+
+    A step's episodes are of all lengths: in many tasks an episode's length tells its return, and
+    values that learn from wins at one step and from losses at the next learn mostly the difference.
+    They are read in several passes, each of episodes of similar length, so that little is padding.
     """
 
     def __init__(
@@ -141,8 +145,13 @@ class EpisodeBatches:
         keep: NDArray[np.int64] | None = None,
         process: int = 0,
         processes: int = 1,
+        whole_every: int = 0,
     ) -> None:
-        """batch_size: episodes per step over all processes; keep: the rows to use (None = all)."""
+        """batch_size: episodes per step over all processes; keep: the rows to use (None = all).
+
+        whole_every: how often a step is not cut by length, because something is drawn from all of
+        it; 0 = never.
+        """
         episodes = len(rows) if keep is None else len(keep)
         check_split(batch_size, accumulation, processes)
         if episodes < batch_size:
@@ -153,6 +162,7 @@ class EpisodeBatches:
         self._rows, self._language, self._keep = rows, language, keep
         self._episodes, self._batch_size, self._seed = episodes, batch_size, seed
         self._accumulation, self._process, self._processes = accumulation, process, processes
+        self._whole_every = whole_every
         self._window_name: tuple[int, int] | None = None
         self._window_rows: Rows
         self._window_batches: NDArray[np.int64]
@@ -166,15 +176,26 @@ class EpisodeBatches:
             self._load_window(epoch, window)
         picks = self._window_batches[step_in_window]
         action_count, completed_count = self._window_counts[:, picks].sum(axis=1).tolist()
+        lengths = self._window_rows.lengths
+        picks = picks[np.argsort(lengths[picks], kind="stable")]
+        is_whole = self._whole_every > 0 and step % self._whole_every == 0
         # Every n-th episode: lengths, and so the work, are spread evenly over the parts.
         parts = self._accumulation * self._processes
+        shares = [picks[part::parts] for part in range(self._process, parts, self._processes)]
+        passes = [
+            collate(self._window_rows, similar, self._language)
+            for share in shares
+            for similar in np.split(share, [] if is_whole else cheapest_cuts(lengths[share]))
+        ]
         return [
             replace(
-                collate(self._window_rows, picks[part::parts], self._language),
+                each,
+                # What follows the last state, such as the answer to a last action, nobody reads.
+                tokens=each.tokens[:, : int(each.state_positions.max()) + 1],
                 action_count=action_count,
                 completed_count=completed_count,
             )
-            for part in range(self._process, parts, self._processes)
+            for each in passes
         ]
 
     def _load_window(self, epoch: int, window: int) -> None:
@@ -187,7 +208,6 @@ class EpisodeBatches:
         self._window_rows = read_rows(
             self._rows, chosen if self._keep is None else self._keep[chosen]
         )
-        lengths = self._window_rows.lengths
         tokens, is_action = self._window_rows.packed_actions()
         actions = np.where(is_action, tokens - self._language.first_action, 0)
         states = self._language.grammar.states_along(actions, is_action)
@@ -195,14 +215,34 @@ class EpisodeBatches:
         self._window_counts = np.stack([is_action.sum(axis=1), completed.sum(axis=1)])
 
         random = np.random.default_rng((self._seed, epoch, window))
-        shuffled = random.permutation(len(lengths))
-        by_length = shuffled[np.argsort(lengths[shuffled], kind="stable")]
-        batches = len(by_length) // self._batch_size
-        # Which episodes an epoch's last, short window leaves out is random as well.
-        spare = len(by_length) - batches * self._batch_size
-        by_length = np.delete(by_length, random.choice(len(by_length), spare, replace=False))
-        self._window_batches = random.permutation(by_length.reshape(batches, self._batch_size))
+        shuffled = random.permutation(len(chosen))
+        batches = len(shuffled) // self._batch_size
+        # An epoch's last, short window leaves some episodes out, other ones in each epoch.
+        shuffled = shuffled[: batches * self._batch_size]
+        self._window_batches = shuffled.reshape(batches, self._batch_size)
         self._window_name = (epoch, window)
+
+
+def cheapest_cuts(lengths: NDArray[np.int64]) -> list[int]:
+    """Where to cut sorted lengths into passes, so that padding and passes cost least together.
+
+    A pass costs its longest length times its episodes, and PASS_TOKENS.
+    """
+    # A cut between equal lengths saves nothing: only where the length changes.
+    borders = [0, *(np.flatnonzero(np.diff(lengths)) + 1).tolist(), len(lengths)]
+    cost, cut = [0.0], [0]  # of the episodes before each border, and where their last pass begins
+    for number, end in enumerate(borders[1:], start=1):
+        options = [
+            cost[before] + (end - borders[before]) * int(lengths[end - 1]) + PASS_TOKENS
+            for before in range(number)
+        ]
+        cut.append(int(np.argmin(options)))
+        cost.append(min(options))
+    cuts: list[int] = []
+    number = len(borders) - 1
+    while number := cut[number]:
+        cuts.insert(0, borders[number])
+    return cuts
 
 
 def read_rows(rows: Dataset, indices: NDArray[np.int64]) -> Rows:

@@ -94,12 +94,13 @@ With textrl installed, and from its folder:
 ```python
 from envs.tasks import task_of_checkpoint
 from textrl.checkpoint import load_model
-from textrl.policy import Decoding, Policy
+from textrl.decoding import Decoding
+from textrl.policy import Policy
 from textrl.rollout import play
 
 model, saved = load_model("{name}")
 task = task_of_checkpoint(saved)
-policy = Policy(model, task.language, Decoding(model.config.beta, sample=False), seed=0)
+policy = Policy(model, task.language, Decoding.of(model, sample=False), seed=0)
 played = play(task, policy, episodes=20, seed=0)
 print(played.scores.mean())
 ```

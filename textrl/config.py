@@ -98,6 +98,10 @@ class TrainConfig:
         minimum=0,
         maximum=1,
     )
+    whole_actions: bool = option(
+        False,
+        "ilql: V learns what whole actions are worth, not their single tokens",
+    )
     target_rate: float = option(
         0.005,
         "share of the online weights that moves into the targets each step",
@@ -166,6 +170,12 @@ class TrainConfig:
         True, "play a complete evaluation at the end, beside reference players"
     )
     beta: float = option(4.0, "weight of Q - V against log pi when acting", minimum=0)
+    candidates: int = option(
+        1,
+        "whole actions that the policy names before one is chosen, by log pi and Q; 1 chooses token"
+        " by token",
+        minimum=1,
+    )
     save_every: int = option(1000, "steps between checkpoints", minimum=1)
     log_every: int = option(20, "steps between lines of metrics", minimum=1)
     tracker: Literal["none", "tensorboard", "trackio", "wandb"] = option(

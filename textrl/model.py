@@ -48,6 +48,7 @@ class TextRLConfig(PreTrainedConfig):
         value_gradient: float = 1.0,
         world_gradient: float = 0.0,
         beta: float = 1.0,
+        candidates: int = 1,
         **others: Any,
     ) -> None:
         """steps: how long it has been trained.
@@ -63,7 +64,7 @@ class TextRLConfig(PreTrainedConfig):
         representation_bound: the largest norm of a representation; 0 = any.
         value_gradient: the share of the Q and V heads' gradient that reaches the representation;
         world_gradient: the share of the world model's.
-        beta: the weight of Q (less V) against log pi to act with unless told otherwise.
+        beta, candidates: how it acts unless told otherwise, see textrl.decoding.
         """
         self.vocabulary = vocabulary
         self.first_action = first_action
@@ -86,6 +87,7 @@ class TextRLConfig(PreTrainedConfig):
         self.value_gradient = value_gradient
         self.world_gradient = world_gradient
         self.beta = beta
+        self.candidates = candidates
         super().__init__(**others)
 
 
@@ -348,6 +350,7 @@ def config_for(
         value_gradient=config.value_gradient,
         world_gradient=config.bisim_fit if config.bisim or config.bisim_inverse else 0.0,
         beta=config.beta,
+        candidates=config.candidates,
     )
 
 

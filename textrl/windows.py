@@ -250,7 +250,9 @@ def make_batches(
         "processes": processes,
     }
     if not config.window:
-        return EpisodeBatches(rows, task.language, **common)
+        # The bisimulation loss compares histories of the whole batch.
+        every = 1 if config.bisim or config.bisim_inverse else config.bisim_every
+        return EpisodeBatches(rows, task.language, whole_every=every, **common)
     return WindowBatches(
         rows,
         task.language,

@@ -13,9 +13,9 @@ from textrl.algorithms import ALGORITHMS
 from textrl.batches import EpisodeBatches
 from textrl.config import TrainConfig
 from textrl.dataset import best_episodes
+from textrl.decoding import Decoding
 from textrl.evaluation import evaluate
 from textrl.model import TextRLModel, config_for
-from textrl.policy import Decoding
 from textrl.trainer import train
 
 # Nearly all end in "ight": to try them one after the other takes luck, "storm" tells many apart.
