@@ -8,9 +8,9 @@ import torch
 from numpy.typing import NDArray
 
 from envs.wordle.task import WordleTask
-from textrl.decoding import Decoding
+from textrl.decoding import Decoding, Spelling
 from textrl.language import ActionGrammar, Language
-from textrl.model import TextRLModel
+from textrl.model import TextRLModel, TextRLOutput
 from textrl.policy import Policy
 
 MakeModel = Callable[..., TextRLModel]
@@ -57,6 +57,29 @@ def test_enough_candidates_find_the_best_action(
         for history, word, tokens in zip(histories, expected, seen.tolist(), strict=True):
             history.extend([number + language.first_action for number in word])
             history.extend(tokens)
+
+
+@pytest.mark.parametrize(("plausible", "best"), [(0.0, 2), (0.4, 1), (0.9, 0)])
+def test_only_what_is_plausible_counts(
+    language: Language, make_model: MakeModel, plausible: float, best: int
+) -> None:
+    # Odds 0.6, 0.3 and 0.1 of the three actions; the less likely, the higher is their Q.
+    spelling = Spelling(Decoding(50.0, False, 3, plausible), 3, 1, torch.Generator())
+
+    def said(odds: list[list[float]], q: list[list[float]]) -> TextRLOutput:
+        return TextRLOutput(
+            policy=torch.tensor(odds)[:, None].log(), target_q=torch.tensor([q])[:, :, None]
+        )
+
+    first, last = [[0.9, 0.1, 0.0, 0.0]], [[0.0, 0.0, 2 / 3, 1 / 3]]
+    spelling.extend(said(first, [[0.0] * 4]), torch.tensor([[True, True, False, False]]))
+    parents = spelling.choices[0].parent
+    assert spelling.choices[0].token.tolist() == [0, 1, 0] and parents.tolist() == [0, 0, 0]
+    legal = torch.tensor([[0, 0, 1, 1], [0, 0, 0, 1], [0, 0, 1, 1]]).bool()
+    q = [[0.0, 0.0, 1.0, 2.0], [0.0, 0.0, 0.0, 3.0], [9.0] * 4]
+    spelling.extend(said(last * 3, q), legal)
+    actions, _ = spelling.actions(spelling.choose())
+    assert tuple(actions[0].tolist()) == ACTIONS[best]
 
 
 def frequencies(policy: Policy) -> NDArray[np.float64]:
@@ -135,6 +158,6 @@ def test_thoughts_are_those_of_the_candidate_chosen(
 
 
 def test_decoding_as_trained_unless_told(language: Language, make_model: MakeModel) -> None:
-    model = make_model(language, beta=3.0, candidates=5)
-    assert Decoding.of(model, sample=True) == Decoding(3.0, True, 5)
-    assert Decoding.of(model, sample=False, beta=0.0, candidates=1) == Decoding(0.0, False, 1)
+    model = make_model(language, beta=3.0, candidates=5, plausible=0.2)
+    assert Decoding.of(model, sample=True) == Decoding(3.0, True, 5, 0.2)
+    assert Decoding.of(model, sample=False, beta=0.0, candidates=1) == Decoding(0.0, False, 1, 0.2)

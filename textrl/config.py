@@ -176,6 +176,12 @@ class TrainConfig:
         " by token",
         minimum=1,
     )
+    plausible: float = option(
+        0.0,
+        "candidates of greedy play: the least odds, as a share of the likeliest one's",
+        minimum=0,
+        maximum=1,
+    )
     save_every: int = option(1000, "steps between checkpoints", minimum=1)
     log_every: int = option(20, "steps between lines of metrics", minimum=1)
     tracker: Literal["none", "tensorboard", "trackio", "wandb"] = option(

@@ -1,5 +1,6 @@
 """How actions are chosen from what the heads say: token by token, or among whole candidates."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -18,11 +19,15 @@ class Decoding:
     them is chosen by log pi + beta Q or, among samples, by beta Q alone. Q is then asked where it
     knows the whole action, at its last token: at the first one it is an average over everything
     that could still follow.
+
+    plausible: of the likeliest ones only those count whose odds are at least this share of the
+    first's, as in BCQ (Fujimoto et al. 2019): Q errs most about what the data hardly ever do.
     """
 
     beta: float
     sample: bool
     candidates: int = 1
+    plausible: float = 0.0
 
     @classmethod
     def of(
@@ -38,6 +43,7 @@ class Decoding:
             config.beta if beta is None else beta,
             sample,
             config.candidates if candidates is None else candidates,
+            config.plausible,
         )
 
     @property
@@ -131,10 +137,12 @@ class Spelling:
         scores = torch.zeros_like(self._log_odds)
         if self._q is not None:
             scores = self._decoding.beta * self._q
-        if not self._decoding.sample:  # a sample comes by its odds: they must not count twice
-            scores = scores + self._log_odds
-        scores = scores.view(self._episodes, -1)
-        best = self._draw(scores) if self._decoding.sample else scores.argmax(dim=-1)
+        scores, log_odds = (each.view(self._episodes, -1) for each in (scores, self._log_odds))
+        if self._decoding.sample:  # they came by their odds, which must not count twice
+            best = self._draw(scores)
+        else:
+            least = log_odds.amax(dim=1, keepdim=True) + math.log(self._decoding.plausible or 1e-30)
+            best = legal_only(scores + log_odds, log_odds >= least).argmax(dim=-1)
         return first * scores.shape[1] + best
 
     def actions(self, chosen: Tensor) -> tuple[Tensor, list[Tensor]]:

@@ -49,6 +49,7 @@ class TextRLConfig(PreTrainedConfig):
         world_gradient: float = 0.0,
         beta: float = 1.0,
         candidates: int = 1,
+        plausible: float = 0.0,
         **others: Any,
     ) -> None:
         """steps: how long it has been trained.
@@ -64,7 +65,7 @@ class TextRLConfig(PreTrainedConfig):
         representation_bound: the largest norm of a representation; 0 = any.
         value_gradient: the share of the Q and V heads' gradient that reaches the representation;
         world_gradient: the share of the world model's.
-        beta, candidates: how it acts unless told otherwise, see textrl.decoding.
+        beta, candidates, plausible: how it acts unless told otherwise, see textrl.decoding.
         """
         self.vocabulary = vocabulary
         self.first_action = first_action
@@ -88,6 +89,7 @@ class TextRLConfig(PreTrainedConfig):
         self.world_gradient = world_gradient
         self.beta = beta
         self.candidates = candidates
+        self.plausible = plausible
         super().__init__(**others)
 
 
@@ -351,6 +353,7 @@ def config_for(
         world_gradient=config.bisim_fit if config.bisim or config.bisim_inverse else 0.0,
         beta=config.beta,
         candidates=config.candidates,
+        plausible=config.plausible,
     )
 
 
