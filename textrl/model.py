@@ -16,7 +16,7 @@ from textrl.config import TrainConfig
 from textrl.frames import Frames, PatchEncoder
 from textrl.losses.ops import legal_only
 from textrl.pairs import Pairs, throw
-from textrl.task import Task
+from textrl.task import AnyTask
 from textrl.world import WorldModel
 
 
@@ -324,7 +324,7 @@ class TextRLModel(PreTrainedModel):
 
 
 def config_for(
-    task: Task, config: TrainConfig, heads: tuple[str, ...], q_heads: int = 2
+    task: AnyTask, config: TrainConfig, heads: tuple[str, ...], q_heads: int = 2
 ) -> TextRLConfig:
     """The network of a training run: the task's tokens, the run's size, the algorithm's heads."""
     return TextRLConfig(
