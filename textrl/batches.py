@@ -30,7 +30,7 @@ class Batch:
 
     tokens: Tensor
     state_positions: Tensor  # (batch, states)
-    legal: Tensor  # (batch, states, action tokens): True where the grammar allows the token
+    legal: Tensor | None  # (batch, states, action tokens): True where allowed; None = everywhere
     actions: Tensor  # number of the action token chosen
     rewards: Tensor
     observations: Tensor  # class of the observation that followed; -1 = none
@@ -43,6 +43,11 @@ class Batch:
     action_count: int  # action tokens
     completed_count: int  # actions completed
     frames: Frames | None = None  # what the frame tokens show
+
+    @property
+    def legal_actions(self) -> Tensor | None:
+        """`legal` of the states before an action, without the history's end."""
+        return None if self.legal is None else self.legal[:, : self.actions.shape[1]]
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on another device."""

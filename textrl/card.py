@@ -8,7 +8,7 @@ import numpy as np
 from huggingface_hub import DatasetCardData, EvalResult, ModelCardData
 from numpy.typing import NDArray
 
-from textrl.config import TrainConfig
+from textrl.config import NEW_BACKBONES, TrainConfig
 from textrl.hub import is_hub_name
 from textrl.report import NORMAL_95
 from textrl.task import Task
@@ -58,6 +58,10 @@ def model_card(
     algorithm = ALGORITHM_NAMES[config.algo]
     if config.bisim:
         algorithm += f" with a bisimulation loss (weight {config.bisim:g})"
+    backbone = f"a {config.backbone} backbone of {config.layers} layers x {config.width}"
+    is_lm = config.backbone not in NEW_BACKBONES
+    if is_lm:
+        backbone = f"the language model `{config.backbone}`"
     results = _results(task, report) if report else NOT_YET
     pictures = "".join(f"![{Path(figure).stem}]({figure})\n\n" for figure in figures)
     metadata = ModelCardData(
@@ -65,6 +69,7 @@ def model_card(
         pipeline_tag="reinforcement-learning",
         tags=["textrl", "offline-rl", config.task, config.algo],
         datasets=[config.data] if is_data_public else None,
+        base_model=config.backbone if is_lm and is_hub_name(config.backbone) else None,
         model_name=name.rsplit("/", 1)[-1] if report else None,
         eval_results=_eval_results(config, report) if report else None,
     )
@@ -77,7 +82,7 @@ def model_card(
 {task.summary()}
 
 This agent learned it offline, from logged episodes alone, by {algorithm}, with textrl:
-a {config.backbone} backbone of {config.layers} layers x {config.width} reads the history as tokens,
+{backbone} reads the history as tokens,
 and heads on it choose the next action token.
 
 ## Results

@@ -84,7 +84,7 @@ def ilql_loss(outputs: TextRLOutput, batch: Batch, weights: ILQLWeights) -> ILQL
     q_loss = masked_mean((q_taken - returns).square().sum(0), counts, total)
     v_loss = expectile_value_loss(v, target_q, counts, total, weights.expectile)
     conservative = conservative_loss(
-        outputs.q[:, :, :actions], batch.legal[:, :actions], q_taken, counts, total
+        outputs.q[:, :, :actions], batch.legal_actions, q_taken, counts, total
     )
     policy = imitation_loss(outputs.policy, batch)
     return ILQLTerms(

@@ -29,13 +29,16 @@ def of_actions(values: Tensor, actions: Tensor) -> Tensor:
     return values.gather(-1, index).squeeze(-1)
 
 
-def legal_only(values: Tensor, legal: Tensor) -> Tensor:
-    """values (..., tokens) with minus infinity at tokens that the grammar does not allow."""
-    return values.masked_fill(~legal, -torch.inf)
+def legal_only(values: Tensor, legal: Tensor | None) -> Tensor:
+    """values (..., tokens) with minus infinity at tokens that the grammar does not allow.
+
+    legal: None where every token is allowed, so that a large vocabulary needs no mask of its size.
+    """
+    return values if legal is None else values.masked_fill(~legal, -torch.inf)
 
 
 def conservative_loss(
-    q: Tensor, legal: Tensor, q_taken: Tensor, counts: Tensor, total: int
+    q: Tensor, legal: Tensor | None, q_taken: Tensor, counts: Tensor, total: int
 ) -> Tensor:
     """CQL's regularizer, summed over the Q heads: logsumexp over legal tokens - Q of the one taken.
 
