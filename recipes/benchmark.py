@@ -19,10 +19,11 @@ from envs.vizdoom.task import VizdoomTask
 from envs.wordle.task import WordleTask
 from textrl.algorithms import ALGORITHMS, make_bisimulation
 from textrl.batches import Batch
+from textrl.build import config_for
 from textrl.config import TrainConfig, make_parser, read_preset
 from textrl.errors import run_recipe
 from textrl.evaluation import evaluate
-from textrl.model import TextRLModel, config_for
+from textrl.model import TextRLModel
 from textrl.pairs import draw_pairs
 from textrl.policy import Decoding, Policy
 from textrl.report import table, write_json

@@ -15,14 +15,22 @@ from tqdm import tqdm
 from envs.tasks import make_task
 from textrl.algorithms import ALGORITHMS, make_bisimulation
 from textrl.batches import Batches
+from textrl.build import new_model
 from textrl.checkpoint import TASK_FILE, WEIGHTS_FILE, check_same_task, save_checkpoint
 from textrl.checks import check_episodes
-from textrl.config import CONFIG_FILE, TrainConfig, output_folder, parse_config, save_config
+from textrl.config import (
+    CONFIG_FILE,
+    NEW_BACKBONES,
+    TrainConfig,
+    output_folder,
+    parse_config,
+    save_config,
+)
 from textrl.dataset import best_episodes, load_episodes
 from textrl.errors import UserError, run_recipe
 from textrl.evaluation import quick_scores
 from textrl.hub import fetch
-from textrl.model import TextRLModel, config_for
+from textrl.model import TextRLModel
 from textrl.publish import (
     evaluate_checkpoint,
     how_to_go_on,
@@ -46,8 +54,8 @@ def main() -> None:
     if config.tracker != "none" and find_spec(config.tracker) is None:
         name = config.tracker
         raise UserError(f"--tracker {name} needs its package: pip install 'textrl[{name}]'")
-    # Where the bisimulation loss is only measured, most steps leave its models out.
-    measures_only = not make_bisimulation(config).is_trained
+    # Where the bisimulation loss is only measured, most steps leave its models out, if it has any.
+    measures_only = config.backbone in NEW_BACKBONES and not make_bisimulation(config).is_trained
     accelerator = Accelerator(
         cpu=not torch.accelerator.is_available(),
         kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=measures_only)],
@@ -72,7 +80,7 @@ def main() -> None:
         print(task.describe_data())
 
     set_seed(config.seed)
-    model = TextRLModel(config_for(task, config, algorithm.heads, algorithm.q_heads))
+    model = new_model(task, config, algorithm.heads, algorithm.q_heads)
     if accelerator.is_main_process:
         output.mkdir(parents=True, exist_ok=True)
         save_config(config, output / CONFIG_FILE)
@@ -146,7 +154,8 @@ def describe(config: TrainConfig, model: TextRLModel, episodes: int) -> str:
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
     return (
         f"{config.task}: {config.algo} on {episodes:,} episodes, {config.backbone} of"
-        f" {config.layers} layers x {config.width} ({parameters / 1e6:.2f} M parameters),"
+        f" {model.config.layers} layers x {model.config.width}"
+        f" ({parameters / 1e6:.2f} M parameters to train),"
         f" {config.max_steps:,} steps of {config.batch_size} episodes,"
         f" {torch.get_num_threads()} threads"
     )

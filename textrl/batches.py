@@ -45,6 +45,16 @@ class Batch:
     frames: Frames | None = None  # what the frame tokens show
     weight: Tensor | None = None  # (batch,): how much an episode counts; None = all alike
 
+    @property
+    def counts(self) -> Tensor:
+        """How much each action counts in a mean: True where one is, or its episode's weight."""
+        return self.is_action if self.weight is None else self.is_action * self.weight[:, None]
+
+    @property
+    def legal_actions(self) -> Tensor | None:
+        """`legal` of the states before an action, without the history's end."""
+        return None if self.legal is None else self.legal[:, : self.actions.shape[1]]
+
     def to(self, device: torch.device) -> "Batch":
         """The same batch on another device."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}

@@ -7,86 +7,24 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedModel
 from transformers import initialization as init
 from transformers.utils.generic import ModelOutput
 
 from textrl.backbones import BACKBONES, Shape, initialize_cells
-from textrl.config import TrainConfig
 from textrl.frames import Frames, PatchEncoder
+from textrl.heads import (
+    SharedHead,
+    ZeroLinear,
+    quiet_head,
+    representation_of,
+    token_head,
+    two_layer_head,
+)
 from textrl.losses.ops import legal_only
+from textrl.model_config import TextRLConfig
 from textrl.pairs import Pairs, throw
-from textrl.task import AnyTask
 from textrl.world import WorldModel
-
-
-class TextRLConfig(PreTrainedConfig):
-    """The network's shape. Everything that from_pretrained needs to build it again."""
-
-    model_type = "textrl"
-
-    def __init__(
-        self,
-        vocabulary: int = 2,
-        first_action: int = 1,
-        action_tokens: int = 1,
-        observation_classes: int = 0,
-        backbone: str = "gpt2",
-        cell: str = "gru",
-        layers: int = 2,
-        width: int = 128,
-        attention_heads: int = 4,
-        context: int = 64,
-        window: int = 0,
-        frame_shape: tuple[int, ...] | None = None,
-        patches: int = 0,
-        representation_hidden: int = 0,
-        representation_bound: float = 0.0,
-        steps: int = 0,
-        heads: tuple[str, ...] = ("policy", "q", "v", "world"),
-        q_heads: int = 2,
-        value_gradient: float = 1.0,
-        world_gradient: float = 0.0,
-        beta: float = 1.0,
-        **others: Any,
-    ) -> None:
-        """steps: how long it has been trained.
-
-        heads: which of policy, q (and its targets), v, world and inverse the network has.
-
-        world: the model of the environment and the slow copy of the encoder that the bisimulation
-        loss needs; inverse: guesses the action between two histories.
-        observation_classes: what the world model tells apart; 0 = it predicts representations.
-        window: how many actions back it looks; 0 = to the episode's beginning.
-        frame_shape, patches: of the frames in its histories, and how many tokens each one becomes.
-        representation_hidden: a hidden layer before the representation; 0 = a linear map.
-        representation_bound: the largest norm of a representation; 0 = any.
-        value_gradient: the share of the Q and V heads' gradient that reaches the representation;
-        world_gradient: the share of the world model's.
-        beta: the weight of Q (less V) against log pi to act with unless told otherwise.
-        """
-        self.vocabulary = vocabulary
-        self.first_action = first_action
-        self.action_tokens = action_tokens
-        self.observation_classes = observation_classes
-        self.backbone = backbone
-        self.cell = cell
-        self.layers = layers
-        self.width = width
-        self.attention_heads = attention_heads
-        self.context = context
-        self.window = window
-        self.frame_shape = frame_shape and tuple(frame_shape)
-        self.patches = patches
-        self.representation_hidden = representation_hidden
-        self.representation_bound = representation_bound
-        self.steps = steps
-        self.heads = tuple(heads)
-        self.q_heads = q_heads
-        self.value_gradient = value_gradient
-        self.world_gradient = world_gradient
-        self.beta = beta
-        super().__init__(**others)
 
 
 @dataclass
@@ -109,27 +47,22 @@ class TextRLOutput(ModelOutput):
     inverse: Tensor | None = None  # logits of the action between a history and the next, (n, ...)
 
 
-def action_scores(output: TextRLOutput, legal: Tensor, beta: float) -> Tensor:
+def action_scores(output: TextRLOutput, legal: Tensor | None, beta: float) -> Tensor:
     """Log-scores of each action token: log pi + beta (min target Q - V), of whatever is there.
 
     Where the model has no Q, that is its policy alone, whatever beta is; where it has no policy
-    (CQL), beta Q: beta is the softmax's inverse temperature. legal: (..., action tokens).
+    (CQL), beta Q: beta is the softmax's inverse temperature. legal: (..., action tokens), or None.
     """
-    scores = torch.zeros_like(legal, dtype=torch.float32)
+    scores: Tensor | None = None
     if output.target_q is not None:
         scores = output.target_q.amin(dim=0)
         scores = beta * (scores if output.v is None else scores - output.v[..., None])
-    scores = legal_only(scores, legal)
+        scores = legal_only(scores, legal)
     if output.policy is not None:
-        scores = scores + legal_only(output.policy, legal).log_softmax(dim=-1)
+        log_pi = legal_only(output.policy, legal).log_softmax(dim=-1)
+        scores = log_pi if scores is None else scores + log_pi
+    assert scores is not None, "a model without policy and Q cannot act"
     return scores
-
-
-def two_layer_head(width: int, outputs: int, inputs: int = 1) -> nn.Sequential:
-    """The paper's head: two layers, the hidden one twice the transformer's width."""
-    return nn.Sequential(
-        nn.Linear(inputs * width, 2 * width), nn.ReLU(), nn.Linear(2 * width, outputs)
-    )
 
 
 class TextRLModel(PreTrainedModel):
@@ -138,41 +71,42 @@ class TextRLModel(PreTrainedModel):
     config_class = TextRLConfig
     config: TextRLConfig
 
-    def __init__(self, config: TextRLConfig) -> None:
+    def __init__(self, config: TextRLConfig, lm: PreTrainedModel | None = None) -> None:
+        """lm: the pretrained language model to begin with, where config.lm describes one."""
         super().__init__(config)
-        width, actions, hidden = config.width, config.action_tokens, config.representation_hidden
-        self.backbone = BACKBONES[config.backbone].make(
-            Shape(
-                vocabulary=config.vocabulary,
-                layers=config.layers,
-                width=width,
-                attention_heads=config.attention_heads,
-                context=config.context,
-                cell=config.cell,
+        width, actions = config.width, config.action_tokens
+        is_lm = config.lm is not None
+        if is_lm:
+            self._take(lm or AutoModelForCausalLM.from_config(config.lm_config()))
+        else:
+            self.backbone = BACKBONES[config.backbone].make(
+                Shape(
+                    vocabulary=config.vocabulary,
+                    layers=config.layers,
+                    width=width,
+                    attention_heads=config.attention_heads,
+                    context=config.context,
+                    cell=config.cell,
+                )
             )
-        )
         if config.frame_shape:
             self.frames = PatchEncoder(config.frame_shape, config.patches, width)
-        self.representation: nn.Module = nn.Linear(width, width)
-        if hidden:
-            self.representation = nn.Sequential(
-                nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, width)
-            )
-        if "policy" in config.heads:
+        self.representation = representation_of(config)
+        if "policy" in config.heads and not is_lm:  # a language model has its own
             self.policy = two_layer_head(width, actions)
         if "v" in config.heads:
-            self.v = two_layer_head(width, 1)
+            self.v = quiet_head(width, 1) if is_lm else two_layer_head(width, 1)
         if "q" in config.heads:
-            self.q = nn.ModuleList(two_layer_head(width, actions) for _ in range(config.q_heads))
+            self.q = nn.ModuleList(token_head(config) for _ in range(config.q_heads))
             self.target_q = copy.deepcopy(self.q)
         if "world" in config.heads:
-            self.world = WorldModel(width, actions, config.observation_classes)
+            self.world = WorldModel(width, width if is_lm else actions, config.observation_classes)
             self.target_backbone = copy.deepcopy(self.backbone)
             self.target_representation = copy.deepcopy(self.representation)
             if config.frame_shape:
                 self.target_frames = copy.deepcopy(self.frames)
         if "inverse" in config.heads:
-            self.inverse = two_layer_head(width, actions, inputs=2)
+            self.inverse = token_head(config, inputs=2)
         self.post_init()  # type: ignore[no-untyped-call]
         self.update_targets(rate=1.0)
         self._freeze_targets()
@@ -185,9 +119,21 @@ class TextRLModel(PreTrainedModel):
         model._freeze_targets()
         return loaded
 
+    def _take(self, lm: PreTrainedModel) -> None:
+        """Make the language model's layers the backbone and its output head the policy."""
+        self.backbone = lm.base_model
+        # Tied to the input embeddings it is no module of its own: one weight has one name.
+        if not self.config.is_tied:
+            self.output: Any = lm.get_output_embeddings()
+            self.output.requires_grad_("policy" in self.config.heads)
+
     def _init_weights(self, module: nn.Module) -> None:
-        # GPT-2 initializes itself; the rest starts as PyTorch's own layers do.
-        if isinstance(module, nn.Linear | nn.Conv2d):
+        # GPT-2 and other language models initialize themselves; the rest starts as PyTorch's own
+        # layers do.
+        if isinstance(module, ZeroLinear):
+            init.zeros_(module.weight)
+            init.zeros_(module.bias)
+        elif isinstance(module, nn.Linear | nn.Conv2d):
             init.kaiming_uniform_(module.weight, a=math.sqrt(5))
             if module.bias is not None:
                 bound = 1 / math.sqrt(module.weight[0].numel())
@@ -214,19 +160,40 @@ class TextRLModel(PreTrainedModel):
         phi, cache = self._encode(tokens, frames, state_positions, past_key_values)
         output = TextRLOutput(representation=phi, past_key_values=cache)
         if "policy" in self.config.heads:
-            output.policy = self.policy(phi)
+            output.policy = self._logits(phi) if self.config.lm else self.policy(phi)
         # The same numbers; only the gradient on its way back is scaled.
         phi = phi.detach() + self.config.value_gradient * (phi - phi.detach())
         if "v" in self.config.heads:
             output.v = self.v(phi).squeeze(-1)
         if "q" in self.config.heads:
             if past_key_values is None:  # to act, the targets are enough
-                output.q = torch.stack([head(phi) for head in self.q])
+                output.q = torch.stack([self._of_tokens(head, phi) for head in self.q])
             with torch.no_grad():
-                output.target_q = torch.stack([head(phi) for head in self.target_q])
+                slow = [self._of_tokens(head, phi) for head in self.target_q]
+                output.target_q = torch.stack(slow)
         if pairs is not None:
             self._ask_world(output, tokens, frames, state_positions, pairs)
         return output
+
+    @property
+    def output_embeddings(self) -> Tensor:
+        """A language model's, (tokens, width)."""
+        tied = self.backbone.get_input_embeddings().weight  # type: ignore[operator]
+        weight: Tensor = self.output.weight if hasattr(self, "output") else tied
+        return weight
+
+    def _logits(self, phi: Tensor) -> Tensor:
+        """What the language model's output head says of each token."""
+        weight, bias = self.output_embeddings, None
+        if hasattr(self, "output"):
+            bias = self.output.bias
+        return nn.functional.linear(phi.to(weight.dtype), weight, bias).to(phi.dtype)
+
+    def _of_tokens(self, head: nn.Module, phi: Tensor) -> Tensor:
+        """What a head says of each action token, (..., action tokens)."""
+        shares = isinstance(head, SharedHead)
+        said: Tensor = head(phi, self.output_embeddings) if shares else head(phi)
+        return said
 
     def _encode(
         self,
@@ -252,7 +219,8 @@ class TextRLModel(PreTrainedModel):
         else:
             where = state_positions[..., None].expand(-1, -1, hidden.shape[-1])
             hidden = hidden.gather(1, where)
-        phi = representation(hidden)
+        # A frozen language model may be in half precision; what is trained is not.
+        phi = representation(hidden.to(next(representation.parameters()).dtype))
         bound = self.config.representation_bound
         if bound:
             phi = phi * (bound / phi.norm(dim=-1, keepdim=True).clamp_min(bound))
@@ -268,22 +236,25 @@ class TextRLModel(PreTrainedModel):
     ) -> None:
         """Add what the slow encoder and the world model say of the pairs' histories."""
         at = (pairs.episode, pairs.state)
+        embeddings = self.output_embeddings.detach() if self.config.lm else None
         with torch.no_grad():
             target_phi, _ = self._encode(tokens, frames, state_positions, slow=True)
             chosen = pairs.actions if pairs.from_data else self._choose(output, pairs)
             z = target_phi[at]
-            output.imagined_reward, output.imagined_dynamics = self.world(z, chosen)
+            imagined = self.world(z, chosen, embeddings)
+            output.imagined_reward, output.imagined_dynamics = imagined
         output.target_representation = target_phi
         assert output.representation is not None
         # The models learn from phi as it is; how much of that phi feels is the config's choice.
         phi = output.representation[at]
         phi = phi.detach() + self.config.world_gradient * (phi - phi.detach())
-        output.predicted_reward, output.predicted_dynamics = self.world(phi, pairs.actions)
+        predicted = self.world(phi, pairs.actions, embeddings)
+        output.predicted_reward, output.predicted_dynamics = predicted
         if "inverse" in self.config.heads:
             phi = output.representation
             following = (pairs.state + 1).clamp_max(phi.shape[1] - 1)
             both = torch.cat([phi[at], phi[pairs.episode, following]], dim=-1)
-            output.inverse = self.inverse(both)
+            output.inverse = self._of_tokens(self.inverse, both)
 
     def _choose(self, output: TextRLOutput, pairs: Pairs) -> Tensor:
         """A token of the current policy at each of the pairs' histories, (n,)."""
@@ -321,34 +292,6 @@ class TextRLModel(PreTrainedModel):
         """Move the slow copies: target += rate (online - target)."""
         for target, online in self._targets():
             torch._foreach_lerp_(list(target.parameters()), list(online.parameters()), rate)
-
-
-def config_for(
-    task: AnyTask, config: TrainConfig, heads: tuple[str, ...], q_heads: int = 2
-) -> TextRLConfig:
-    """The network of a training run: the task's tokens, the run's size, the algorithm's heads."""
-    return TextRLConfig(
-        vocabulary=len(task.language.tokens),
-        first_action=task.language.first_action,
-        action_tokens=len(task.language.actions),
-        observation_classes=task.observation_classes,
-        backbone=config.backbone,
-        cell=config.cell,
-        layers=config.layers,
-        width=config.width,
-        attention_heads=config.attention_heads,
-        context=config.context,
-        window=config.window,
-        frame_shape=task.frame_shape,
-        patches=config.patches if task.frame_shape else 0,
-        representation_hidden=config.representation_hidden,
-        representation_bound=config.representation_bound,
-        heads=(*heads, "world", *(["inverse"] if config.bisim_inverse else [])),
-        q_heads=q_heads,
-        value_gradient=config.value_gradient,
-        world_gradient=config.bisim_fit if config.bisim or config.bisim_inverse else 0.0,
-        beta=config.beta,
-    )
 
 
 AutoConfig.register(TextRLConfig.model_type, TextRLConfig)

@@ -90,16 +90,16 @@ def judge_offline(
         for name, values in _say(output, batch, beta, task.discount).items():
             said.setdefault(name, []).append(values.double().cpu())
     model.train(was_training)
-    values = {name: torch.cat(parts) for name, parts in said.items()}
-    figures = {"log_likelihood": float(values["log_likelihood"].mean())}
+    found = {name: torch.cat(parts) for name, parts in said.items()}
+    figures = {"log_likelihood": float(found["log_likelihood"].mean())}
     figures["perplexity"] = math.exp(min(-figures["log_likelihood"], 700))
-    figures["accuracy"] = float(values["is_likeliest"].mean())
-    returns = values["return"]
+    figures["accuracy"] = float(found["is_likeliest"].mean())
+    returns = found["return"]
     for name in ("q", "v"):
-        if name in values and len(returns):
-            gap = values[name] - returns
+        if name in found and len(returns):
+            gap = found[name] - returns
             figures[f"{name}_error"] = float(gap.square().mean().sqrt())
-            figures[f"mean_{name}"] = float(values[name].mean())
+            figures[f"mean_{name}"] = float(found[name].mean())
     if len(returns):
         figures["return_spread"] = float(returns.std(unbiased=False))
         figures["mean_return_to_go"] = float(returns.mean())
@@ -108,7 +108,7 @@ def judge_offline(
         {name: figures[name] for name in MEANINGS if name in figures},
         episodes=len(rows.lengths),
         held_out=task.held_out_count(),
-        action_tokens=len(values["log_likelihood"]),
+        action_tokens=len(found["log_likelihood"]),
         seconds=time.perf_counter() - began,
     )
 

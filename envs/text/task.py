@@ -15,13 +15,12 @@ from envs.text.rows import HOW_TO_SKIP, TextRows
 from envs.text.sources import open_source
 from textrl.batches import Batches, EpisodeBatches
 from textrl.chat import TextLanguage
-from textrl.config import TrainConfig
+from textrl.config import NEW_BACKBONES, TrainConfig
 from textrl.dataset import Rows, best_of
-from textrl.errors import UserError
-from textrl.hub import reason
+from textrl.errors import UserError, first_line
+from textrl.language_model import lm_folder
 from textrl.task import LoggedTask
 
-FROM_SCRATCH = ("gpt2", "rnn")
 SPLIT_SEED = 0  # runs of different seeds are judged by the same conversations
 LOOKED_AT = 64  # conversations that are tokenized before training begins
 
@@ -53,7 +52,7 @@ class TextTask(LoggedTask):
     @classmethod
     def from_config(cls, config: TrainConfig) -> "TextTask":
         """As a training run asks for it."""
-        if config.backbone in FROM_SCRATCH:
+        if config.backbone in NEW_BACKBONES:
             raise UserError(
                 f"--task text needs a language model with its tokenizer, and --backbone"
                 f" {config.backbone} has none: give a folder or a Hub id, such as"
@@ -66,7 +65,7 @@ class TextTask(LoggedTask):
             )
         if config.window:
             raise UserError("--task text cuts conversations by --context alone: leave --window out")
-        language = load_language(config.backbone)
+        language = load_language(lm_folder(config.backbone))
         return cls(
             language,
             TextSettings(
@@ -83,7 +82,7 @@ class TextTask(LoggedTask):
     def from_checkpoint(cls, settings: Mapping[str, Any], folder: Path) -> "TextTask":
         """As a checkpoint describes it; its tokenizer is in the checkpoint's folder."""
         ours = TextSettings(**settings)
-        return cls(load_language(str(folder), ours.vocabulary), ours)
+        return cls(load_language(folder, ours.vocabulary), ours)
 
     def with_data(self, data: str) -> "TextTask":
         """The same task on other conversations, none of which are for training."""
@@ -198,13 +197,14 @@ class TextTask(LoggedTask):
         return told
 
 
-def load_language(name: str, vocabulary: int | None = None) -> TextLanguage:
+def load_language(folder: Path, vocabulary: int | None = None) -> TextLanguage:
     """The tokenizer of a language model or a checkpoint; vocabulary: None = ask the model."""
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name)
+        tokenizer = AutoTokenizer.from_pretrained(folder)
         if vocabulary is None:
-            model = AutoConfig.from_pretrained(name).get_text_config()
-            vocabulary = int(model.vocab_size)
-    except Exception as error:  # transformers raises its own, JSON's, the Hub's and Python's
-        raise UserError(f"cannot load a tokenizer from {name!r}: {reason(error)}") from error
+            vocabulary = int(AutoConfig.from_pretrained(folder).get_text_config().vocab_size)
+    except Exception as error:  # a stranger's files can break transformers in any way
+        raise UserError(
+            f"cannot load a tokenizer from {str(folder)!r}: {first_line(error)}"
+        ) from error
     return TextLanguage(tokenizer, vocabulary)

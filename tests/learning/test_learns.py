@@ -11,10 +11,11 @@ from envs.wordle.task import WordleTask
 from envs.wordle.words import WordList
 from textrl.algorithms import ALGORITHMS
 from textrl.batches import EpisodeBatches
+from textrl.build import config_for
 from textrl.config import TrainConfig
 from textrl.dataset import best_episodes
 from textrl.evaluation import evaluate
-from textrl.model import TextRLModel, config_for
+from textrl.model import TextRLModel
 from textrl.policy import Decoding
 from textrl.trainer import train
 
