@@ -1,6 +1,7 @@
 """Tiny causal language models with random weights, agents on them, and batches of their tokens."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -62,6 +63,7 @@ def agent_on(folder: Path, seed: int = 0, moved: bool = False, **changes: Any) -
         "action_tokens": TOKENS,
         "backbone": str(folder),
         "lm": own_config(lm),
+        "generation": lm.generation_config.to_diff_dict(),
         "width": WIDTH,
         "context": CONTEXT,
         "heads": ("policy", "q", "v"),
@@ -109,3 +111,9 @@ def random_batch(episodes: int = 4, turns: int = 3, words: int = 4, seed: int = 
         action_count=episodes * turns * words,
         completed_count=episodes * turns,
     )
+
+
+def task_of(tokens: int) -> Any:
+    """As much of a task as a network needs to know."""
+    language = SimpleNamespace(first_action=0, actions=range(tokens), tokens=range(tokens))
+    return SimpleNamespace(language=language, observation_classes=0, frame_shape=None)

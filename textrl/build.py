@@ -55,6 +55,7 @@ def lm_shape(task: Task, config: TrainConfig, lm: PreTrainedModel) -> dict[str, 
     return {
         "vocabulary": rows,
         "lm": own_config(lm),
+        "generation": lm.generation_config.to_diff_dict() if lm.generation_config else None,
         "layers": lm.config.num_hidden_layers,
         "width": width,
         "attention_heads": lm.config.num_attention_heads,

@@ -1,6 +1,7 @@
 """LoRA through peft: small trained matrices beside a frozen language model's own."""
 
 import contextlib
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -48,7 +49,7 @@ def add_adapters(backbone: nn.Module, settings: Mapping[str, Any], slow: bool) -
     """
     need_peft()
     from peft import LoraConfig
-    from peft.functional import inject_adapter_in_model
+    from peft.functional import cast_adapter_dtype, inject_adapter_in_model
 
     is_transposed = any(isinstance(each, Conv1D) for each in linear_layers(backbone).values())
     config = LoraConfig(
@@ -59,7 +60,9 @@ def add_adapters(backbone: nn.Module, settings: Mapping[str, Any], slow: bool) -
     )
     backbone.requires_grad_(False)
     for name in (ONLINE, SLOW) if slow else (ONLINE,):
-        inject_adapter_in_model(config, backbone, name)
+        with warnings.catch_warnings(action="ignore"):  # of the second: yes, we want two
+            inject_adapter_in_model(config, backbone, name)
+        cast_adapter_dtype(backbone, name)  # to single precision, whatever is beside it
     _switch(backbone, ONLINE)
 
 

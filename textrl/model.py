@@ -16,6 +16,7 @@ from transformers.utils import SAFE_WEIGHTS_NAME
 from transformers.utils.generic import ModelOutput
 
 from textrl.backbones import BACKBONES, Shape, initialize_cells
+from textrl.errors import UserError
 from textrl.frames import Frames, PatchEncoder
 from textrl.heads import (
     SharedHead,
@@ -178,14 +179,18 @@ class TextRLModel(PreTrainedModel):
         past_key_values: Any = None,
         pairs: Pairs | None = None,
         frames: Frames | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
     ) -> TextRLOutput:
         """Read tokens (batch, time) and evaluate the heads at state_positions (batch, states) only.
 
         Without positions: at the last token, which is what acting needs, one state per episode.
         pairs: histories at which the world model is asked as well; needs the positions.
         frames: what the frame tokens show.
+        attention_mask, position_ids: for padding on the left, which only a language model takes.
         """
-        phi, cache = self._encode(tokens, frames, state_positions, past_key_values)
+        padding = {"attention_mask": attention_mask, "position_ids": position_ids}
+        phi, cache = self._encode(tokens, frames, state_positions, past_key_values, padding)
         output = TextRLOutput(representation=phi, past_key_values=cache)
         if "policy" in self.config.heads:
             output.policy = self._logits(phi) if self.config.lm else self.policy(phi)
@@ -229,6 +234,7 @@ class TextRLModel(PreTrainedModel):
         frames: Frames | None,
         state_positions: Tensor | None,
         cache: Any = None,
+        padding: Mapping[str, Tensor | None] | None = None,
         slow: bool = False,
     ) -> tuple[Tensor, Any]:
         """phi (batch, states, width) and the cache after the tokens; slow: by the slow copies."""
@@ -242,7 +248,10 @@ class TextRLModel(PreTrainedModel):
             embedded = embedded.index_put(at, patches, accumulate=True)
         with slow_adapter(backbone) if slow and self.config.lora else contextlib.nullcontext():
             read = backbone(
-                inputs_embeds=embedded, past_key_values=cache, use_cache=cache is not None
+                inputs_embeds=embedded,
+                past_key_values=cache,
+                use_cache=cache is not None,
+                **(padding if self.config.lm and padding else {}),
             )
         hidden = read.last_hidden_state
         if state_positions is None:
@@ -297,6 +306,26 @@ class TextRLModel(PreTrainedModel):
         )
         scores = action_scores(here, pairs.legal, self.config.beta)
         return throw(pairs.dice, scores.softmax(dim=-1))
+
+    def generate(
+        self,
+        input_ids: Tensor,
+        beta: float | None = None,
+        attention_mask: Tensor | None = None,
+        **options: Any,
+    ) -> Any:
+        """Go on after the prompts (batch, time), on a language model; gives prompts and answers.
+
+        beta: the weight of min target Q - V against log pi; None = as trained, 0 = log pi alone.
+        attention_mask: 1 where a token is, 0 on padding, be it left or right; in what is returned
+        it is on the left. options: as transformers' generate takes them: do_sample, num_beams,
+        max_new_tokens, stopping_criteria, streamer and so on, which see log pi + beta (Q - V).
+        """
+        from textrl.generation import generate  # which needs this class
+
+        if self.config.lm is None:
+            raise UserError("only an agent on a language model generates text: use textrl.policy")
+        return generate(self, input_ids, beta, attention_mask, **options)
 
     def new_cache(self) -> Any:
         """The empty cache with which episodes begin."""
