@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from envs.tasks import make_task
 from textrl.algorithms import ALGORITHMS, make_bisimulation
+from textrl.batches import Batches
 from textrl.build import new_model
 from textrl.checkpoint import TASK_FILE, WEIGHTS_FILE, check_same_task, save_checkpoint
 from textrl.checks import check_episodes
@@ -36,7 +37,7 @@ from textrl.publish import (
     open_checkpoint_repo,
     push_checkpoint,
 )
-from textrl.task import Task
+from textrl.task import LoggedTask, Task
 from textrl.trainer import train
 from textrl.windows import make_batches
 
@@ -71,24 +72,19 @@ def main() -> None:
 
     task = make_task(config)
     algorithm = ALGORITHMS[config.algo]
-    with accelerator.main_process_first():
-        if config.data:
-            rows = load_episodes(config.data)
-            check_same_task(fetch(config.data, "dataset", [TASK_FILE]), task)
-        else:
-            rows = task.default_dataset(config.episodes, DATA_SEED)
-        longest = None if config.window else config.context
-        check_episodes(rows, task.language, longest, task.observation_classes)
-    keep = best_episodes(rows, config.keep_top) if algorithm.filters_episodes else None
     share = (accelerator.process_index, accelerator.num_processes)
-    batches = make_batches(rows, task, config, keep, *share)
+    with accelerator.main_process_first():
+        make = task.batches if isinstance(task, LoggedTask) else partial(batches_of, task)
+        batches, episodes = make(config, algorithm.filters_episodes, *share)
+    if accelerator.is_main_process and isinstance(task, LoggedTask):
+        print(task.describe_data())
 
     set_seed(config.seed)
     model = new_model(task, config, algorithm.heads, algorithm.q_heads)
     if accelerator.is_main_process:
         output.mkdir(parents=True, exist_ok=True)
         save_config(config, output / CONFIG_FILE)
-    accelerator.print(describe(config, model, len(rows) if keep is None else len(keep)))
+    accelerator.print(describe(config, model, episodes))
     if config.tracker != "none":
         accelerator.init_trackers("textrl", config=vars(config))
     state = train(
@@ -116,7 +112,25 @@ def main() -> None:
             raise UserError(f"{error}; {how_to_go_on(output, config.push_to_hub)}") from error
 
 
-def publish_on_the_way(output: Path, model: TextRLModel, task: Task, config: TrainConfig) -> None:
+def batches_of(
+    task: Task, config: TrainConfig, best_only: bool, process: int, processes: int
+) -> tuple[Batches, int]:
+    """A game's batches, and of how many episodes: the task's own, or those that were given."""
+    if config.data:
+        rows = load_episodes(config.data)
+        check_same_task(fetch(config.data, "dataset", [TASK_FILE]), task)
+    else:
+        rows = task.default_dataset(config.episodes, DATA_SEED)
+    longest = None if config.window else config.context
+    check_episodes(rows, task.language, longest, task.observation_classes)
+    keep = best_episodes(rows, config.keep_top) if best_only else None
+    batches = make_batches(rows, task, config, keep, process, processes)
+    return batches, len(rows) if keep is None else len(keep)
+
+
+def publish_on_the_way(
+    output: Path, model: TextRLModel, task: Task | LoggedTask, config: TrainConfig
+) -> None:
     """Push what was just saved, if that is wanted; the run waits for it, but outlives a failure."""
     if config.push_to_hub:
         try:

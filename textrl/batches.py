@@ -13,7 +13,7 @@ from torch import Tensor
 from textrl.dataset import Rows, table_of
 from textrl.errors import UserError
 from textrl.frames import Frames
-from textrl.language import PAD_ID, Language
+from textrl.language import PAD_ID, TokenLanguage
 
 BLOCK_ROWS = 64  # neighbours that are read together
 WINDOW_STEPS = 64  # steps whose episodes are in memory at once, and sorted by length
@@ -40,9 +40,15 @@ class Batch:
     is_followed: Tensor  # True where the episode has another action, be it beyond this window
     return_after: Tensor  # discounted return after a window's last action; 0 within and at the end
     # Of the whole step, over all processes and micro-batches:
-    action_count: int  # action tokens
-    completed_count: int  # actions completed
+    action_count: float  # action tokens, each as often as its episode's weight says
+    completed_count: float  # actions completed, likewise
     frames: Frames | None = None  # what the frame tokens show
+    weight: Tensor | None = None  # (batch,): how much an episode counts; None = all alike
+
+    @property
+    def counts(self) -> Tensor:
+        """How much each action counts in a mean: True where one is, or its episode's weight."""
+        return self.is_action if self.weight is None else self.is_action * self.weight[:, None]
 
     @property
     def legal_actions(self) -> Tensor | None:
@@ -60,7 +66,7 @@ class Batch:
         return replace(self, **tensors)
 
 
-def collate(rows: Rows, picks: NDArray[np.integer], language: Language) -> Batch:
+def collate(rows: Rows, picks: NDArray[np.integer], language: TokenLanguage) -> Batch:
     """The picked rows as one batch."""
     starts, lengths = rows.offsets[picks], rows.lengths[picks]
     time = np.arange(lengths.max())
@@ -79,8 +85,13 @@ def collate(rows: Rows, picks: NDArray[np.integer], language: Language) -> Batch
         return out
 
     actions = packed(rows.tokens - language.first_action, 0, np.int64)
-    states = language.grammar.states_along(actions, is_action)
-    ends_action = is_action & (states[:, 1:] == 0)
+    grammar = language.grammar
+    states = None if grammar is None else grammar.states_along(actions, is_action)
+    if states is not None:
+        ends_action = is_action & (states[:, 1:] == 0)
+    else:
+        assert rows.ends_action is not None
+        ends_action = packed(rows.ends_action, False, np.bool_)
     positions = np.zeros(is_action.shape, dtype=np.int64)
     positions[row, rank] = position - 1
 
@@ -90,14 +101,21 @@ def collate(rows: Rows, picks: NDArray[np.integer], language: Language) -> Batch
     rest = np.full(len(picks), np.nan) if rows.rest is None else rows.rest[picks]
     goes_on = is_last & ~np.isnan(rest)[:, None]
     is_followed = goes_on | (is_action & ~is_last)
-    states_read = actions.shape[1] + int(truncated.any())
+    legal = None
+    if grammar is not None and states is not None:
+        states_read = actions.shape[1] + int(truncated.any())
+        legal = torch.from_numpy(grammar.legal[states[:, :states_read]])
+    weight = None if rows.weight is None else rows.weight[picks]
+    action_count, completed_count = counts.sum(), ends_action.sum()
+    if weight is not None:
+        action_count, completed_count = weight @ counts, weight @ ends_action.sum(axis=1)
     if truncated.any():
         positions = np.pad(positions, ((0, 0), (0, 1)))
         np.put_along_axis(positions, counts[:, None], lengths[:, None] - 1, axis=1)
     return Batch(
         tokens=torch.from_numpy(tokens).long(),
         state_positions=torch.from_numpy(positions),
-        legal=torch.from_numpy(language.grammar.legal[states[:, :states_read]]),
+        legal=legal,
         actions=torch.from_numpy(actions),
         rewards=torch.from_numpy(packed(rows.reward, 0.0, np.float32)),
         observations=torch.from_numpy(packed(rows.observation, -1, np.int64)),
@@ -106,8 +124,9 @@ def collate(rows: Rows, picks: NDArray[np.integer], language: Language) -> Batch
         has_next=torch.from_numpy(has_next),
         is_followed=torch.from_numpy(is_followed),
         return_after=torch.from_numpy(np.where(goes_on, rest[:, None], 0.0)).float(),
-        action_count=int(counts.sum()),
-        completed_count=int(ends_action.sum()),
+        action_count=action_count.item(),
+        completed_count=completed_count.item(),
+        weight=None if weight is None else torch.from_numpy(weight),
     )
 
 
@@ -137,8 +156,8 @@ class EpisodeBatches:
 
     def __init__(
         self,
-        rows: Dataset,
-        language: Language,
+        rows: "Dataset | Readable",
+        language: TokenLanguage,
         *,
         batch_size: int,
         accumulation: int = 1,
@@ -161,7 +180,8 @@ class EpisodeBatches:
         self._window_name: tuple[int, int] | None = None
         self._window_rows: Rows
         self._window_batches: NDArray[np.int64]
-        self._window_counts: NDArray[np.int64]  # action tokens and completed actions per episode
+        # Action tokens and completed actions per episode, as often as its weight says.
+        self._window_counts: NDArray[np.integer | np.floating]
 
     def step(self, step: int) -> list[Batch]:
         """This process's micro-batches of step 0, 1, 2, ..."""
@@ -193,11 +213,7 @@ class EpisodeBatches:
             self._rows, chosen if self._keep is None else self._keep[chosen]
         )
         lengths = self._window_rows.lengths
-        tokens, is_action = self._window_rows.packed_actions()
-        actions = np.where(is_action, tokens - self._language.first_action, 0)
-        states = self._language.grammar.states_along(actions, is_action)
-        completed = is_action & (states[:, 1:] == 0)
-        self._window_counts = np.stack([is_action.sum(axis=1), completed.sum(axis=1)])
+        self._window_counts = count_actions(self._window_rows, self._language)
 
         random = np.random.default_rng((self._seed, epoch, window))
         shuffled = random.permutation(len(lengths))
@@ -210,12 +226,42 @@ class EpisodeBatches:
         self._window_name = (epoch, window)
 
 
-def read_rows(rows: Dataset, indices: NDArray[np.int64]) -> Rows:
-    """Copy the rows with these (sorted) indices into memory, reading neighbours together."""
-    table = table_of(rows)
+def count_actions(rows: Rows, language: TokenLanguage) -> NDArray[np.integer | np.floating]:
+    """(2, rows): action tokens and completed actions, as often as the row's weight says."""
+    tokens, is_action = rows.packed_actions()
+    counts = is_action.sum(axis=1)
+    if language.grammar is None:
+        assert rows.ends_action is not None
+        completed = np.add.reduceat(rows.ends_action, rows.offsets[:-1], dtype=np.int64)
+    else:
+        actions = np.where(is_action, tokens - language.first_action, 0)
+        states = language.grammar.states_along(actions, is_action)
+        completed = (is_action & (states[:, 1:] == 0)).sum(axis=1)
+    found: NDArray[np.integer | np.floating] = np.stack([counts, completed])
+    return found if rows.weight is None else found * rows.weight.astype(np.float64)
+
+
+class Readable(Protocol):
+    """Rows that become tokens when they are read."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, indices: NDArray[np.int64]) -> Rows:
+        """The rows with these (sorted) indices."""
+
+
+def read_rows(rows: Dataset | Readable, indices: NDArray[np.int64]) -> Rows:
+    """Copy the rows with these (sorted) indices into memory."""
+    if not isinstance(rows, Dataset):
+        return rows.read(indices)
+    return Rows.from_table(take_rows(table_of(rows), indices))
+
+
+def take_rows(table: pa.Table, indices: NDArray[np.int64]) -> pa.Table:
+    """The rows of a (mapped) table with these sorted indices, reading neighbours together."""
     borders = np.flatnonzero(np.diff(indices) > BLOCK_ROWS) + 1
     parts = []
     for run in np.split(indices, borders):
         near = table.slice(run[0], run[-1] - run[0] + 1)
         parts.append(near if len(run) == len(near) else near.take(run - run[0]))
-    return Rows.from_table(pa.concat_tables(parts))
+    return pa.concat_tables(parts)

@@ -17,11 +17,11 @@ from textrl.language_model import (
 from textrl.lora import lora_settings
 from textrl.model import TextRLModel
 from textrl.model_config import TextRLConfig
-from textrl.task import Task
+from textrl.task import AnyTask
 
 
 def new_model(
-    task: Task, config: TrainConfig, heads: tuple[str, ...], q_heads: int = 2
+    task: AnyTask, config: TrainConfig, heads: tuple[str, ...], q_heads: int = 2
 ) -> TextRLModel:
     """The network with which a training run begins."""
     if config.backbone in NEW_BACKBONES:
@@ -38,7 +38,7 @@ def new_model(
     return TextRLModel(shape, lm)
 
 
-def lm_shape(task: Task, config: TrainConfig, lm: PreTrainedModel) -> dict[str, Any]:
+def lm_shape(task: AnyTask, config: TrainConfig, lm: PreTrainedModel) -> dict[str, Any]:
     """What of the network's shape a language model decides."""
     rows, width = output_weight(lm).shape
     if task.language.first_action or len(task.language.actions) != rows:
@@ -64,7 +64,7 @@ def lm_shape(task: Task, config: TrainConfig, lm: PreTrainedModel) -> dict[str, 
 
 
 def config_for(
-    task: Task,
+    task: AnyTask,
     config: TrainConfig,
     heads: tuple[str, ...],
     q_heads: int = 2,

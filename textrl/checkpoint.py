@@ -23,12 +23,17 @@ from textrl.config import CONFIG_FILE, TrainConfig, save_config
 from textrl.errors import UserError, first_line
 from textrl.hub import fetch
 from textrl.model import LOADING_INFO, TextRLModel
-from textrl.task import Task
+from textrl.task import AnyTask, LoggedTask, Task
 
 Optimizers = Sequence[torch.optim.Optimizer]
 STATE_NAMES = "step-" + "[0-9]" * 8
 CARD_FILE, TASK_FILE, WEIGHTS_FILE = "README.md", "task.json", "model.safetensors"
-LOADED_FILES = ("config.json", TASK_FILE, WEIGHTS_FILE)
+TOKENIZER_FILES = (
+    *("tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"),
+    *("vocab.json", "vocab.txt", "merges.txt", "*.model"),
+)
+"""The language; which of them there are depends on its tokenizer."""
+LOADED_FILES = ("config.json", TASK_FILE, WEIGHTS_FILE, *TOKENIZER_FILES)
 """What of a checkpoint on the Hub is downloaded to load it."""
 
 
@@ -49,7 +54,9 @@ def scratch_folder(beside: Path) -> Iterator[Path]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def save_checkpoint(folder: Path, model: TextRLModel, task: Task, config: TrainConfig) -> None:
+def save_checkpoint(
+    folder: Path, model: TextRLModel, task: Task | LoggedTask, config: TrainConfig
+) -> None:
     """Write (or replace) the files by which others load this model, each at once, weights last."""
     with scratch_folder(folder / "checkpoint") as scratch:
         model.save_pretrained(scratch)
@@ -62,7 +69,7 @@ def save_checkpoint(folder: Path, model: TextRLModel, task: Task, config: TrainC
             os.replace(path, folder / path.name)
 
 
-def describe_task(task: Task) -> dict[str, Any]:
+def describe_task(task: AnyTask) -> dict[str, Any]:
     """What task.json holds: enough to make the same task again."""
     return {"task": task.name, "settings": task.settings()}
 

@@ -18,7 +18,7 @@ CONFIG_FILE = "training.yaml"
 """The resolved config in a run's folder."""
 FREE_ON_RESUME = (
     *("output", "resume", "save_every", "log_every", "tracker", "final_evaluation"),
-    *("push_to_hub", "private"),
+    *("push_to_hub", "private", "on_bad_rows"),
 )
 """Settings that a resumed run may change: none of them touches what is learned."""
 
@@ -57,6 +57,15 @@ class TrainConfig:
     episodes: int = option(300_000, "size of the dataset that the task makes", minimum=1)
     keep_top: float = option(
         0.25, "filtered-bc: share of the episodes kept, best returns first", above=0, maximum=1
+    )
+    held_out: float = option(
+        0.05,
+        "text: share of the conversations that are kept for evaluation, at least one",
+        above=0,
+        maximum=0.5,
+    )
+    on_bad_rows: Literal["refuse", "skip"] = option(
+        "refuse", "text: what to do where a row of the data cannot be used"
     )
     constrain: bool = option(True, "wordle: let the policy spell only words of the list")
     layout: str = option("default", "gridworld: its map: default, or a file")

@@ -61,7 +61,7 @@ def cql_loss(outputs: TextRLOutput, batch: Batch, weights: CQLWeights) -> CQLTer
     """
     assert outputs.q is not None and outputs.target_q is not None
     actions = batch.actions.shape[1]
-    counts, total = batch.is_action, batch.action_count
+    counts, total = batch.counts, batch.action_count
     q, legal = outputs.q[:, :, :actions], batch.legal_actions
     with torch.no_grad():
         mix = torch.where(batch.is_followed, weights.return_lambda, 0.0)

@@ -47,7 +47,7 @@ class ILQLTerms:
 
 
 def expectile_value_loss(
-    v: Tensor, target_q: Tensor, counts: Tensor, total: int, expectile: float
+    v: Tensor, target_q: Tensor, counts: Tensor, total: float, expectile: float
 ) -> Tensor:
     """Expectile regression of V on the target Q of the action taken.
 
@@ -67,7 +67,7 @@ def ilql_loss(outputs: TextRLOutput, batch: Batch, weights: ILQLWeights) -> ILQL
     assert outputs.policy is not None and outputs.q is not None
     assert outputs.v is not None and outputs.target_q is not None
     actions = batch.actions.shape[1]
-    counts, total = batch.is_action, batch.action_count
+    counts, total = batch.counts, batch.action_count
     v = outputs.v[:, :actions]
     with torch.no_grad():
         target_q = of_actions(outputs.target_q[:, :, :actions], batch.actions).amin(dim=0)
