@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, PreTrainedModel, Qwen2Config
 
+from tests.chat_tokenizers import llama3
 from textrl.batches import Batch
 from textrl.language_model import load_lm, own_config
 from textrl.model import TextRLConfig, TextRLModel
@@ -48,6 +49,16 @@ def save_lm(kind: str, folder: Path, seed: int = 0) -> PreTrainedModel:
                 parameter.mul_(8)  # as new, it hardly tells one token from another
     lm.save_pretrained(folder)
     return lm
+
+
+def save_chat_lm(folder: Path, context: int = 160) -> None:
+    """Write a random Llama with a tokenizer and a chat template; it has some tokens to spare."""
+    tokenizer = llama3()
+    shape = {**_SHAPE, "vocab_size": len(tokenizer) + 3, "max_position_embeddings": context}
+    shape |= {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(LlamaConfig(**shape)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
 
 
 def agent_on(folder: Path, seed: int = 0, moved: bool = False, **changes: Any) -> TextRLModel:

@@ -28,7 +28,7 @@ from textrl.heads import (
 )
 from textrl.hub import fetch
 from textrl.language_model import base_lm
-from textrl.lora import adapter_pairs, add_adapters, is_adapter, slow_adapter
+from textrl.lora import adapter_pairs, add_adapters, is_adapter, merge_adapter, slow_adapter
 from textrl.losses.ops import legal_only
 from textrl.model_config import TextRLConfig
 from textrl.pairs import Pairs, throw
@@ -360,6 +360,20 @@ class TextRLModel(PreTrainedModel):
         slow, followed = self._targets()
         if slow:
             torch._foreach_lerp_(slow, followed, rate)
+
+    def merge_adapter(self) -> None:
+        """Make the adapter part of the backbone's own weights, for good.
+
+        What only training needs, the world model and its slow copies, is gone then.
+        """
+        if not self.config.lora:
+            raise UserError("the checkpoint has no adapter: there is nothing to merge")
+        merge_adapter(self.backbone)
+        for name in ("world", "target_representation", "inverse"):
+            if hasattr(self, name):
+                delattr(self, name)
+        self.config.heads = tuple(h for h in self.config.heads if h not in ("world", "inverse"))
+        self.config.lora = None
 
     def saved_state(self) -> dict[str, Tensor]:
         """What a checkpoint holds: all but a language model that an adapter stands beside."""
