@@ -157,9 +157,11 @@ def _write_index(
         unit_scale=True,
         delay=PATIENCE,
         leave=False,
+        disable=None,  # a log file needs no animation
     )
     with bar, path.open("wb") as file:
         for place, number, found in source.scan():
+            bar.update(place - bar.n)
             try:
                 if isinstance(found, BadRow):
                     raise found
@@ -176,7 +178,6 @@ def _write_index(
             if len(entries) == BUFFERED:
                 np.array(entries, ENTRY).tofile(file)
                 entries.clear()
-            bar.update(place - bar.n)
         np.array(entries, ENTRY).tofile(file)
     summary.bad = dict(bad.most_common())
     return summary
