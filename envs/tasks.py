@@ -31,9 +31,12 @@ def make_task(config: TrainConfig) -> AnyTask:
     return TASKS[config.task].from_config(config)
 
 
-def load_agent(name: str) -> tuple[TextRLModel, AnyTask]:
-    """The model in a checkpoint folder or Hub repo, and its task."""
-    model, saved = load_model(name)
+def load_agent(name: str, base: str | None = None) -> tuple[TextRLModel, AnyTask]:
+    """The model in a checkpoint folder or Hub repo, and its task.
+
+    base: where the language model under an adapter is, if not where it was in training.
+    """
+    model, saved = load_model(name, base)
     return model, task_of_checkpoint(saved, checkpoint_folder(name))
 
 

@@ -4,8 +4,6 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -21,6 +19,7 @@ from tests.tiny_lms import (
     random_batch,
     random_tokens,
     save_lm,
+    task_of,
 )
 from textrl.build import new_model
 from textrl.config import TrainConfig
@@ -37,12 +36,6 @@ WITH_WORLD = ("policy", "q", "v", "world", "inverse")
 def at_every_token(model: TextRLModel, tokens: torch.Tensor) -> TextRLOutput:
     with torch.no_grad():
         return model(tokens, torch.arange(tokens.shape[1]).expand(tokens.shape))
-
-
-def task_of(tokens: int) -> Any:
-    """As much of a task as a network needs to know."""
-    language = SimpleNamespace(first_action=0, actions=range(tokens), tokens=range(tokens))
-    return SimpleNamespace(language=language, observation_classes=0, frame_shape=None)
 
 
 @pytest.mark.parametrize("kind", CONFIGS)

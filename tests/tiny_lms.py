@@ -1,11 +1,13 @@
 """Tiny causal language models with random weights, agents on them, and batches of their tokens."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, PreTrainedModel, Qwen2Config
 
+from tests.chat_tokenizers import llama3
 from textrl.batches import Batch
 from textrl.language_model import load_lm, own_config
 from textrl.model import TextRLConfig, TextRLModel
@@ -49,6 +51,16 @@ def save_lm(kind: str, folder: Path, seed: int = 0) -> PreTrainedModel:
     return lm
 
 
+def save_chat_lm(folder: Path, context: int = 160) -> None:
+    """Write a random Llama with a tokenizer and a chat template; it has some tokens to spare."""
+    tokenizer = llama3()
+    shape = {**_SHAPE, "vocab_size": len(tokenizer) + 3, "max_position_embeddings": context}
+    shape |= {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(LlamaConfig(**shape)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
 def agent_on(folder: Path, seed: int = 0, moved: bool = False, **changes: Any) -> TextRLModel:
     """An agent on the language model in the folder.
 
@@ -62,6 +74,7 @@ def agent_on(folder: Path, seed: int = 0, moved: bool = False, **changes: Any) -
         "action_tokens": TOKENS,
         "backbone": str(folder),
         "lm": own_config(lm),
+        "generation": lm.generation_config.to_diff_dict(),
         "width": WIDTH,
         "context": CONTEXT,
         "heads": ("policy", "q", "v"),
@@ -109,3 +122,9 @@ def random_batch(episodes: int = 4, turns: int = 3, words: int = 4, seed: int = 
         action_count=episodes * turns * words,
         completed_count=episodes * turns,
     )
+
+
+def task_of(tokens: int) -> Any:
+    """As much of a task as a network needs to know."""
+    language = SimpleNamespace(first_action=0, actions=range(tokens), tokens=range(tokens))
+    return SimpleNamespace(language=language, observation_classes=0, frame_shape=None)

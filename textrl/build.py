@@ -6,7 +6,15 @@ from transformers import PreTrainedModel
 
 from textrl.config import NEW_BACKBONES, TrainConfig
 from textrl.errors import UserError
-from textrl.language_model import load_lm, output_weight, own_config
+from textrl.language_model import (
+    digest_of,
+    lm_folder,
+    load_lm,
+    output_weight,
+    own_config,
+    revision_of,
+)
+from textrl.lora import lora_settings
 from textrl.model import TextRLModel
 from textrl.model_config import TextRLConfig
 from textrl.task import AnyTask
@@ -18,8 +26,16 @@ def new_model(
     """The network with which a training run begins."""
     if config.backbone in NEW_BACKBONES:
         return TextRLModel(config_for(task, config, heads, q_heads))
-    lm = load_lm(config.backbone)
-    return TextRLModel(config_for(task, config, heads, q_heads, lm), lm)
+    lm = load_lm(config.backbone, keep_dtype=config.lora_rank > 0)
+    shape = config_for(task, config, heads, q_heads, lm)
+    if config.lora_rank:
+        folder = lm_folder(config.backbone)
+        shape.base_digest, shape.base_revision = digest_of(lm), revision_of(folder)
+        if shape.base_revision is None:  # wherever the adapter is used, not only from here
+            shape.backbone = str(folder.resolve())
+        lora = (config.lora_rank, config.lora_alpha, config.lora_targets)
+        shape.lora = lora_settings(lm.base_model, *lora)
+    return TextRLModel(shape, lm)
 
 
 def lm_shape(task: AnyTask, config: TrainConfig, lm: PreTrainedModel) -> dict[str, Any]:
@@ -39,6 +55,7 @@ def lm_shape(task: AnyTask, config: TrainConfig, lm: PreTrainedModel) -> dict[st
     return {
         "vocabulary": rows,
         "lm": own_config(lm),
+        "generation": lm.generation_config.to_diff_dict() if lm.generation_config else None,
         "layers": lm.config.num_hidden_layers,
         "width": width,
         "attention_heads": lm.config.num_attention_heads,

@@ -22,7 +22,7 @@ from textrl.card import model_card
 from textrl.config import CONFIG_FILE, TrainConfig, save_config
 from textrl.errors import UserError, first_line
 from textrl.hub import fetch
-from textrl.model import TextRLModel
+from textrl.model import LOADING_INFO, TextRLModel
 from textrl.task import AnyTask, LoggedTask, Task
 
 Optimizers = Sequence[torch.optim.Optimizer]
@@ -111,16 +111,21 @@ def weights_digest(folder: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def load_model(name: str) -> tuple[TextRLModel, dict[str, Any]]:
-    """The model in a checkpoint folder or Hub repo, and what its task.json says."""
+def load_model(name: str, base: str | None = None) -> tuple[TextRLModel, dict[str, Any]]:
+    """The model in a checkpoint folder or Hub repo, and what its task.json says.
+
+    base: where the language model under an adapter is, if not where it was in training.
+    """
     folder = checkpoint_folder(name)
     try:
         task = json.loads((folder / TASK_FILE).read_text())
-        loaded: Any = TextRLModel.from_pretrained(folder, output_loading_info=True)
+        loaded: Any = TextRLModel.from_pretrained(folder, output_loading_info=True, base=base)
+    except UserError:
+        raise
     except Exception as error:  # a stranger's files can break transformers in any way
         raise UserError(f"cannot load a checkpoint from {name!r}: {first_line(error)}") from error
     model, info = loaded
-    for what in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+    for what in LOADING_INFO:
         if info[what]:
             first = sorted(map(str, info[what]))[0]
             raise UserError(
@@ -149,7 +154,7 @@ def save_state(
     name = f"step-{state.step:08d}"
     folder.mkdir(parents=True, exist_ok=True)
     with scratch_folder(folder / name) as scratch:
-        save_file(_contiguous(model.state_dict()), scratch / WEIGHTS_FILE)
+        save_file(_contiguous(model.saved_state()), scratch / WEIGHTS_FILE)
         save_file(_memory_of(optimizers), scratch / "optimizer.safetensors")
         (scratch / "state.json").write_text(json.dumps(vars(state)) + "\n")
         for path in scratch.iterdir():
@@ -167,7 +172,7 @@ def load_state(folder: Path, model: TextRLModel, optimizers: Optimizers) -> Trai
     if not saved:
         return None
     try:
-        model.load_state_dict(load_file(saved[-1] / WEIGHTS_FILE))
+        model.load_saved_state(load_file(saved[-1] / WEIGHTS_FILE))
         _restore(optimizers, load_file(saved[-1] / "optimizer.safetensors"))
         return TrainingState(**json.loads((saved[-1] / "state.json").read_text()))
     except (SafetensorError, RuntimeError, ValueError, TypeError, KeyError) as error:

@@ -100,6 +100,16 @@ class TrainConfig:
         "Q of each token: mlp, the same through a low rank, or shared with a language model's "
         "output embeddings; auto is shared on those, else mlp",
     )
+    lora_rank: int = option(
+        0,
+        "train low-rank matrices of this rank beside a language model's, which stays as it is; 0 "
+        "trains the whole of it",
+        minimum=0,
+    )
+    lora_alpha: float = option(16.0, "lora: their weight is this over the rank", above=0)
+    lora_targets: str = option(
+        "", "lora: names of the layers, with commas between them; without it every linear layer"
+    )
     q_rank: int = option(64, "low-rank: numbers between the hidden layer and the tokens", minimum=1)
 
     discount: float = option(
@@ -205,6 +215,13 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if self.optimizer == "muon" and self.backbone == "rnn":
             raise UserError("muon is made for gpt2's matrices: with --backbone rnn use adamw")
+        if self.lora_rank and self.backbone in NEW_BACKBONES:
+            raise UserError(
+                f"--lora-rank {self.lora_rank} is for pretrained language models: with --backbone"
+                f" {self.backbone} leave it out"
+            )
+        if self.lora_rank and self.optimizer == "muon":
+            raise UserError("muon is made for whole matrices: with --lora-rank use adamw")
         if self.q_head == "shared" and self.backbone in NEW_BACKBONES:
             raise UserError(
                 f"--q-head shared needs a language model's embeddings: with --backbone"

@@ -107,7 +107,7 @@ def read_conversation(row: object) -> Conversation:
             f"'messages' is {_kind(given['messages'])}",
             "it must be a list of {role, content}",
         )
-    messages = [_read_message(i, each) for i, each in enumerate(given["messages"], start=1)]
+    messages = [read_message(i, each) for i, each in enumerate(given["messages"], start=1)]
     turns = [i for i, message in enumerate(messages) if message.role == AGENT]
     if not [i for i in turns if i > 0]:
         raise BadRow(
@@ -134,7 +134,8 @@ def read_conversation(row: object) -> Conversation:
     return Conversation(tuple(messages), _is_truncated(given), weight, behaviour)
 
 
-def _read_message(number: int, message: object) -> Message:
+def read_message(number: int, message: object) -> Message:
+    """Check one message of a row; number: which one, counted from 1."""
     called = f"message {number}"
     if not isinstance(message, Mapping):
         remedy = "it must be an object with role and content"

@@ -1,5 +1,6 @@
 """A pretrained causal language model as backbone: found, loaded, checked."""
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from textrl.errors import UserError, first_line
 from textrl.hub import fetch
+from textrl.model_config import TextRLConfig
 
 LM_FILES = ("*.json", "model*.safetensors", "*.model", "*.txt", "*.jinja")
 """What of a language model on the Hub is downloaded: weights, tokenizer and their settings."""
@@ -48,9 +50,32 @@ def load_lm(name: str, revision: str | None = None, keep_dtype: bool = False) ->
     return lm
 
 
+def base_lm(config: TextRLConfig, place: str | None) -> PreTrainedModel:
+    """The language model that an adapter was trained on; place: where it is now, if it moved."""
+    name = place or config.backbone
+    try:
+        lm = load_lm(name, None if place else config.base_revision, keep_dtype=True)
+    except UserError as error:
+        raise UserError(
+            f"the adapter's language model cannot be had: {error}; tell where it is with base"
+        ) from error
+    if digest_of(lm) != config.base_digest:
+        raise UserError(f"{name!r} is not the language model that the adapter was trained on")
+    return lm
+
+
 def revision_of(folder: Path) -> str | None:
     """The commit that a folder of huggingface_hub's cache holds; None for any other folder."""
     return folder.name if folder.parent.name == "snapshots" else None
+
+
+def digest_of(lm: PreTrainedModel) -> str:
+    """By which a language model is known again: a digest of the first numbers of every weight."""
+    digest = hashlib.sha256()
+    for parameter in lm.parameters():
+        first = parameter.detach().flatten()[:64].float().cpu()
+        digest.update(first.numpy().tobytes())
+    return digest.hexdigest()
 
 
 @torch.no_grad()

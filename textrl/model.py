@@ -1,17 +1,22 @@
 """The agent's network: a backbone that reads the history, a representation, and the heads on it."""
 
+import contextlib
 import copy
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedModel
 from transformers import initialization as init
+from transformers.utils import SAFE_WEIGHTS_NAME
 from transformers.utils.generic import ModelOutput
 
 from textrl.backbones import BACKBONES, Shape, initialize_cells
+from textrl.errors import UserError
 from textrl.frames import Frames, PatchEncoder
 from textrl.heads import (
     SharedHead,
@@ -21,10 +26,16 @@ from textrl.heads import (
     token_head,
     two_layer_head,
 )
+from textrl.hub import fetch
+from textrl.language_model import base_lm
+from textrl.lora import adapter_pairs, add_adapters, is_adapter, merge_adapter, slow_adapter
 from textrl.losses.ops import legal_only
 from textrl.model_config import TextRLConfig
 from textrl.pairs import Pairs, throw
 from textrl.world import WorldModel
+
+LOADING_INFO = ("missing_keys", "unexpected_keys", "mismatched_keys")
+"""What of a checkpoint did not fit, as transformers tells it."""
 
 
 @dataclass
@@ -101,20 +112,38 @@ class TextRLModel(PreTrainedModel):
             self.target_q = copy.deepcopy(self.q)
         if "world" in config.heads:
             self.world = WorldModel(width, width if is_lm else actions, config.observation_classes)
-            self.target_backbone = copy.deepcopy(self.backbone)
+            if not config.lora:  # then an adapter is enough
+                self.target_backbone = copy.deepcopy(self.backbone)
             self.target_representation = copy.deepcopy(self.representation)
             if config.frame_shape:
                 self.target_frames = copy.deepcopy(self.frames)
         if "inverse" in config.heads:
             self.inverse = token_head(config, inputs=2)
         self.post_init()  # type: ignore[no-untyped-call]
+        if config.lora:  # adapters are not to be initialized as the language model's own layers are
+            add_adapters(self.backbone, config.lora, slow="world" in config.heads)
         self.update_targets(rate=1.0)
         self._freeze_targets()
 
     @classmethod
-    def from_pretrained(cls, *arguments: Any, **options: Any) -> Any:
-        """As transformers does it, from safetensors only, and with the targets frozen again."""
-        loaded = super().from_pretrained(*arguments, **{**options, "use_safetensors": True})
+    def from_pretrained(
+        cls, pretrained_model_name_or_path: Any, *arguments: Any, **options: Any
+    ) -> Any:
+        """As transformers does it, from safetensors only, and with the targets frozen again.
+
+        base: where the language model under an adapter is, if not where it was in training.
+        """
+        base, wants_info = options.pop("base", None), options.get("output_loading_info")
+        name, revision = pretrained_model_name_or_path, options.get("revision", "main")
+        config: Any = options.get("config") or TextRLConfig.from_pretrained(name, revision=revision)
+        if config.lora:
+            folder = fetch(str(name), "model", [SAFE_WEIGHTS_NAME], revision)
+            model = cls(config, base_lm(config, base))
+            model.load_saved_state(load_file(folder / SAFE_WEIGHTS_NAME))
+            model.train(False)
+            # Whole or not at all: there is nothing to tell of what was missing.
+            return (model, dict.fromkeys(LOADING_INFO, ())) if wants_info else model
+        loaded = super().from_pretrained(name, *arguments, **{**options, "use_safetensors": True})
         model = loaded[0] if isinstance(loaded, tuple) else loaded
         model._freeze_targets()
         return loaded
@@ -125,7 +154,7 @@ class TextRLModel(PreTrainedModel):
         # Tied to the input embeddings it is no module of its own: one weight has one name.
         if not self.config.is_tied:
             self.output: Any = lm.get_output_embeddings()
-            self.output.requires_grad_("policy" in self.config.heads)
+            self.output.requires_grad_("policy" in self.config.heads and not self.config.lora)
 
     def _init_weights(self, module: nn.Module) -> None:
         # GPT-2 and other language models initialize themselves; the rest starts as PyTorch's own
@@ -150,14 +179,18 @@ class TextRLModel(PreTrainedModel):
         past_key_values: Any = None,
         pairs: Pairs | None = None,
         frames: Frames | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
     ) -> TextRLOutput:
         """Read tokens (batch, time) and evaluate the heads at state_positions (batch, states) only.
 
         Without positions: at the last token, which is what acting needs, one state per episode.
         pairs: histories at which the world model is asked as well; needs the positions.
         frames: what the frame tokens show.
+        attention_mask, position_ids: for padding on the left, which only a language model takes.
         """
-        phi, cache = self._encode(tokens, frames, state_positions, past_key_values)
+        padding = {"attention_mask": attention_mask, "position_ids": position_ids}
+        phi, cache = self._encode(tokens, frames, state_positions, past_key_values, padding)
         output = TextRLOutput(representation=phi, past_key_values=cache)
         if "policy" in self.config.heads:
             output.policy = self._logits(phi) if self.config.lm else self.policy(phi)
@@ -201,10 +234,11 @@ class TextRLModel(PreTrainedModel):
         frames: Frames | None,
         state_positions: Tensor | None,
         cache: Any = None,
+        padding: Mapping[str, Tensor | None] | None = None,
         slow: bool = False,
     ) -> tuple[Tensor, Any]:
         """phi (batch, states, width) and the cache after the tokens; slow: by the slow copies."""
-        backbone = self.target_backbone if slow else self.backbone
+        backbone = self.target_backbone if slow and not self.config.lora else self.backbone
         representation = self.target_representation if slow else self.representation
         embedded = backbone.get_input_embeddings()(tokens)  # type: ignore[operator]
         if frames is not None:
@@ -212,7 +246,13 @@ class TextRLModel(PreTrainedModel):
             places = torch.arange(self.config.patches, device=tokens.device)
             at = (frames.episode[:, None], frames.position[:, None] + places)
             embedded = embedded.index_put(at, patches, accumulate=True)
-        read = backbone(inputs_embeds=embedded, past_key_values=cache, use_cache=cache is not None)
+        with slow_adapter(backbone) if slow and self.config.lora else contextlib.nullcontext():
+            read = backbone(
+                inputs_embeds=embedded,
+                past_key_values=cache,
+                use_cache=cache is not None,
+                **(padding if self.config.lm and padding else {}),
+            )
         hidden = read.last_hidden_state
         if state_positions is None:
             hidden = hidden[:, -1:]
@@ -267,31 +307,90 @@ class TextRLModel(PreTrainedModel):
         scores = action_scores(here, pairs.legal, self.config.beta)
         return throw(pairs.dice, scores.softmax(dim=-1))
 
+    def generate(
+        self,
+        input_ids: Tensor,
+        beta: float | None = None,
+        attention_mask: Tensor | None = None,
+        **options: Any,
+    ) -> Any:
+        """Go on after the prompts (batch, time), on a language model; gives prompts and answers.
+
+        beta: the weight of min target Q - V against log pi; None = as trained, 0 = log pi alone.
+        attention_mask: 1 where a token is, 0 on padding, be it left or right; in what is returned
+        it is on the left. options: as transformers' generate takes them: do_sample, num_beams,
+        max_new_tokens, stopping_criteria, streamer and so on, which see log pi + beta (Q - V).
+        """
+        from textrl.generation import generate  # which needs this class
+
+        if self.config.lm is None:
+            raise UserError("only an agent on a language model generates text: use textrl.policy")
+        return generate(self, input_ids, beta, attention_mask, **options)
+
     def new_cache(self) -> Any:
         """The empty cache with which episodes begin."""
         return BACKBONES[self.config.backbone].new_cache()
 
-    def _targets(self) -> list[tuple[nn.Module, nn.Module]]:
-        """Each slow copy and what it follows."""
+    def _targets(self) -> tuple[list[Tensor], list[Tensor]]:
+        """The parameters of the slow copies and, in the same order, those that they follow."""
         found: list[tuple[nn.Module, nn.Module]] = []
         if "q" in self.config.heads:
             found.append((self.target_q, self.q))
         if "world" in self.config.heads:
-            found.append((self.target_backbone, self.backbone))
+            if not self.config.lora:
+                found.append((self.target_backbone, self.backbone))
             found.append((self.target_representation, self.representation))
             if self.config.frame_shape:
                 found.append((self.target_frames, self.frames))
-        return found
+        slow: list[Tensor] = [p for target, _ in found for p in target.parameters()]
+        followed: list[Tensor] = [p for _, online in found for p in online.parameters()]
+        if "world" in self.config.heads and self.config.lora:
+            of_slow, of_online = adapter_pairs(self.backbone)
+            slow += of_slow
+            followed += of_online
+        return slow, followed
 
     def _freeze_targets(self) -> None:
-        for target, _ in self._targets():
-            target.requires_grad_(False)
+        for parameter in self._targets()[0]:
+            parameter.requires_grad_(False)
 
     @torch.no_grad()
     def update_targets(self, rate: float) -> None:
         """Move the slow copies: target += rate (online - target)."""
-        for target, online in self._targets():
-            torch._foreach_lerp_(list(target.parameters()), list(online.parameters()), rate)
+        slow, followed = self._targets()
+        if slow:
+            torch._foreach_lerp_(slow, followed, rate)
+
+    def merge_adapter(self) -> None:
+        """Make the adapter part of the backbone's own weights, for good.
+
+        What only training needs, the world model and its slow copies, is gone then.
+        """
+        if not self.config.lora:
+            raise UserError("the checkpoint has no adapter: there is nothing to merge")
+        merge_adapter(self.backbone)
+        for name in ("world", "target_representation", "inverse"):
+            if hasattr(self, name):
+                delattr(self, name)
+        self.config.heads = tuple(h for h in self.config.heads if h not in ("world", "inverse"))
+        self.config.lora = None
+
+    def saved_state(self) -> dict[str, Tensor]:
+        """What a checkpoint holds: all but a language model that an adapter stands beside."""
+        state = self.state_dict()
+        frozen = ("backbone.", "output.") if self.config.lora else ()
+        return {n: each for n, each in state.items() if is_adapter(n) or not n.startswith(frozen)}
+
+    def load_saved_state(self, state: Mapping[str, Tensor]) -> None:
+        """Take over what saved_state gave, whole or not at all."""
+        expected = self.saved_state().keys()
+        if expected != state.keys():
+            raise ValueError(f"the weights are another model's, see {min(expected ^ state.keys())}")
+        self.load_state_dict(state, strict=False)
+
+    def save_pretrained(self, *arguments: Any, **options: Any) -> None:
+        """As transformers does it, of what a checkpoint holds."""
+        super().save_pretrained(*arguments, **{"state_dict": self.saved_state(), **options})
 
 
 AutoConfig.register(TextRLConfig.model_type, TextRLConfig)

@@ -18,6 +18,10 @@ class TextRLConfig(PreTrainedConfig):
         observation_classes: int = 0,
         backbone: str = "gpt2",
         lm: dict[str, Any] | None = None,
+        generation: dict[str, Any] | None = None,
+        lora: dict[str, Any] | None = None,
+        base_revision: str | None = None,
+        base_digest: str | None = None,
         cell: str = "gru",
         layers: int = 2,
         width: int = 128,
@@ -41,6 +45,10 @@ class TextRLConfig(PreTrainedConfig):
         """steps: how long it has been trained.
 
         backbone: gpt2 or rnn, or the name of the language model whose own config is `lm`.
+        generation: the language model's own settings of `generate`.
+        lora: rank, alpha and targets of the adapter, where the language model itself is not trained
+        and not part of the checkpoint; base_revision: its commit, if it is on the Hub; base_digest:
+        by which it is known again.
         heads: which of policy, q (and its targets), v, world and inverse the network has.
 
         world: the model of the environment and the slow copy of the encoder that the bisimulation
@@ -62,6 +70,10 @@ class TextRLConfig(PreTrainedConfig):
         self.observation_classes = observation_classes
         self.backbone = backbone
         self.lm = lm
+        self.generation = generation
+        self.lora = lora
+        self.base_revision = base_revision
+        self.base_digest = base_digest
         self.cell = cell
         self.layers = layers
         self.width = width
