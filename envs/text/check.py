@@ -113,7 +113,7 @@ def _show_first(index: Index, language: TextLanguage, context: int) -> None:
         cut = ""
         if spelled.is_cut:
             cut = f", {spelled.messages_cut} messages cut"
-            cut += ", and within a turn" if spelled.is_turn_cut else ""
+            cut += ", and within a message" if spelled.is_turn_cut else ""
         end = "cut off" if spelled.truncated else "ended"
         weight = "" if conversation.weight == 1 else f", weight {conversation.weight:g}"
         print(
@@ -137,7 +137,7 @@ def show(spelled: Spelled, language: TextLanguage) -> str:
         text = "|".join(map(printable, split_text(ids, language)))
         reward = sum(reward for _, _, reward in run)
         parts.append(f">>>{BOLD if is_bold else ''}{text}{PLAIN if is_bold else ''}<<<")
-        parts.append(f" ({reward:+g}) " if reward else "")
+        parts.append(f" ({reward:+g})" if reward else "")
     if len(columns) > TOKENS_SHOWN:
         parts.append(f" ... ({len(columns) - TOKENS_SHOWN} more tokens)")
     return "    " + "".join(parts).rstrip("\n").replace("\n", "\n    ")
@@ -177,7 +177,7 @@ def describe_summary(name: str, summary: Summary, lengths: Lengths | None, conte
         )
         lines.append(
             f"longer than --context {context}: {lengths.cut:,} conversations lose their beginning,"
-            f" {lengths.turns_cut:,} of them part of a turn"
+            f" {lengths.turns_cut:,} of them part of a message"
         )
     if summary.returns:
         rows = [

@@ -193,7 +193,7 @@ class TextTask(LoggedTask):
         if counted["cut"]:
             told += f", {counted['cut']} longer than --context {context} and cut"
         if counted["turns cut"]:
-            told += f", {counted['turns cut']} of them within a turn"
+            told += f", {counted['turns cut']} of them within a message"
         return told
 
 
