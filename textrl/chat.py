@@ -187,9 +187,12 @@ class TextLanguage:
             return (*messages[: has_system and keeps_system], *messages[start:])
 
         # By the length of the whole text, which is nearly that of its segments; then exactly.
-        first = bisect.bisect_left(
-            range(len(parts) - 1), True, key=lambda n: not self._is_too_long(part(n), context)
-        )
+        first = 0
+        if len(parts) > 1 and self._is_too_long(part(0), context):
+            fits = range(1, len(parts) - 1)
+            first = 1 + bisect.bisect_left(
+                fits, True, key=lambda n: not self._is_too_long(part(n), context)
+            )
         for number in range(first, len(parts)):
             tokens = self._spell(self._segments(part(number), prompt), truncated)
             if len(tokens.tokens) <= context:

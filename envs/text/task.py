@@ -22,6 +22,7 @@ from textrl.language_model import lm_folder
 from textrl.task import LoggedTask
 
 SPLIT_SEED = 0  # runs of different seeds are judged by the same conversations
+STEPS_AT_ONCE = 16  # whose conversations are tokenized together, and sorted by length
 LOOKED_AT = 64  # conversations that are tokenized before training begins
 
 
@@ -156,6 +157,8 @@ class TextTask(LoggedTask):
             keep=keep,
             process=process,
             processes=processes,
+            window_steps=STEPS_AT_ONCE,
+            ahead=STEPS_AT_ONCE,
         )
         return batches, len(keep)
 
