@@ -19,11 +19,12 @@ from envs.vizdoom.task import VizdoomTask
 from envs.wordle.task import WordleTask
 from textrl.algorithms import ALGORITHMS, make_bisimulation
 from textrl.batches import Batch
+from textrl.build import config_for
 from textrl.config import TrainConfig, make_parser, read_preset
 from textrl.decoding import Decoding
 from textrl.errors import run_recipe
 from textrl.evaluation import evaluate
-from textrl.model import TextRLModel, config_for
+from textrl.model import TextRLModel
 from textrl.pairs import draw_pairs
 from textrl.policy import Policy
 from textrl.report import table, write_json
@@ -100,7 +101,7 @@ def training_steps(
     loss, weights = algorithm.make_loss(config), make_bisimulation(config)
 
     def total(step: int, batch: Batch) -> torch.Tensor:
-        has_pairs = weights.is_trained or step % config.bisim_every == 0
+        has_pairs = step % config.compares_every == 0
         pairs = draw_pairs(batch, (step,)) if has_pairs else None
         return loss_of(model, loss, weights, batch, pairs, task.observation_classes)[0]
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from textrl.dataset import Rows, table_of
 from textrl.errors import UserError
 from textrl.frames import Frames
-from textrl.language import PAD_ID, Language
+from textrl.language import PAD_ID, TokenLanguage
 
 BLOCK_ROWS = 64  # neighbours that are read together
 WINDOW_STEPS = 64  # steps whose episodes are in memory at once
@@ -31,7 +31,7 @@ class Batch:
 
     tokens: Tensor
     state_positions: Tensor  # (batch, states)
-    legal: Tensor  # (batch, states, action tokens): True where the grammar allows the token
+    legal: Tensor | None  # (batch, states, action tokens): True where allowed; None = everywhere
     actions: Tensor  # number of the action token chosen
     rewards: Tensor
     observations: Tensor  # class of the observation that followed; -1 = none
@@ -41,9 +41,20 @@ class Batch:
     is_followed: Tensor  # True where the episode has another action, be it beyond this window
     return_after: Tensor  # discounted return after a window's last action; 0 within and at the end
     # Of the whole step, over all processes and micro-batches:
-    action_count: int  # action tokens
-    completed_count: int  # actions completed
+    action_count: float  # action tokens, each as often as its episode's weight says
+    completed_count: float  # actions completed, likewise
     frames: Frames | None = None  # what the frame tokens show
+    weight: Tensor | None = None  # (batch,): how much an episode counts; None = all alike
+
+    @property
+    def counts(self) -> Tensor:
+        """How much each action counts in a mean: True where one is, or its episode's weight."""
+        return self.is_action if self.weight is None else self.is_action * self.weight[:, None]
+
+    @property
+    def legal_actions(self) -> Tensor | None:
+        """`legal` of the states before an action, without the history's end."""
+        return None if self.legal is None else self.legal[:, : self.actions.shape[1]]
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on another device."""
@@ -56,7 +67,7 @@ class Batch:
         return replace(self, **tensors)
 
 
-def collate(rows: Rows, picks: NDArray[np.integer], language: Language) -> Batch:
+def collate(rows: Rows, picks: NDArray[np.integer], language: TokenLanguage) -> Batch:
     """The picked rows as one batch."""
     starts, lengths = rows.offsets[picks], rows.lengths[picks]
     time = np.arange(lengths.max())
@@ -75,8 +86,13 @@ def collate(rows: Rows, picks: NDArray[np.integer], language: Language) -> Batch
         return out
 
     actions = packed(rows.tokens - language.first_action, 0, np.int64)
-    states = language.grammar.states_along(actions, is_action)
-    ends_action = is_action & (states[:, 1:] == 0)
+    grammar = language.grammar
+    states = None if grammar is None else grammar.states_along(actions, is_action)
+    if states is not None:
+        ends_action = is_action & (states[:, 1:] == 0)
+    else:
+        assert rows.ends_action is not None
+        ends_action = packed(rows.ends_action, False, np.bool_)
     positions = np.zeros(is_action.shape, dtype=np.int64)
     positions[row, rank] = position - 1
 
@@ -86,14 +102,21 @@ def collate(rows: Rows, picks: NDArray[np.integer], language: Language) -> Batch
     rest = np.full(len(picks), np.nan) if rows.rest is None else rows.rest[picks]
     goes_on = is_last & ~np.isnan(rest)[:, None]
     is_followed = goes_on | (is_action & ~is_last)
-    states_read = actions.shape[1] + int(truncated.any())
+    legal = None
+    if grammar is not None and states is not None:
+        states_read = actions.shape[1] + int(truncated.any())
+        legal = torch.from_numpy(grammar.legal[states[:, :states_read]])
+    weight = None if rows.weight is None else rows.weight[picks]
+    action_count, completed_count = counts.sum(), ends_action.sum()
+    if weight is not None:
+        action_count, completed_count = weight @ counts, weight @ ends_action.sum(axis=1)
     if truncated.any():
         positions = np.pad(positions, ((0, 0), (0, 1)))
         np.put_along_axis(positions, counts[:, None], lengths[:, None] - 1, axis=1)
     return Batch(
         tokens=torch.from_numpy(tokens).long(),
         state_positions=torch.from_numpy(positions),
-        legal=torch.from_numpy(language.grammar.legal[states[:, :states_read]]),
+        legal=legal,
         actions=torch.from_numpy(actions),
         rewards=torch.from_numpy(packed(rows.reward, 0.0, np.float32)),
         observations=torch.from_numpy(packed(rows.observation, -1, np.int64)),
@@ -102,13 +125,18 @@ def collate(rows: Rows, picks: NDArray[np.integer], language: Language) -> Batch
         has_next=torch.from_numpy(has_next),
         is_followed=torch.from_numpy(is_followed),
         return_after=torch.from_numpy(np.where(goes_on, rest[:, None], 0.0)).float(),
-        action_count=int(counts.sum()),
-        completed_count=int(ends_action.sum()),
+        action_count=action_count.item(),
+        completed_count=completed_count.item(),
+        weight=None if weight is None else torch.from_numpy(weight),
     )
 
 
 class Batches(Protocol):
     """Where a training step finds its batches."""
+
+    @property
+    def ahead(self) -> int:
+        """How many steps before its turn a batch is worth making."""
 
     def step(self, step: int) -> list[Batch]:
         """This process's micro-batches of step 0, 1, 2, ..., which no call before changes."""
@@ -136,8 +164,8 @@ class EpisodeBatches:
 
     def __init__(
         self,
-        rows: Dataset,
-        language: Language,
+        rows: "Dataset | Readable",
+        language: TokenLanguage,
         *,
         batch_size: int,
         accumulation: int = 1,
@@ -146,11 +174,15 @@ class EpisodeBatches:
         process: int = 0,
         processes: int = 1,
         whole_every: int = 0,
+        window_steps: int | None = None,
+        ahead: int = 1,
     ) -> None:
         """batch_size: episodes per step over all processes; keep: the rows to use (None = all).
 
         whole_every: how often a step is not cut by length, because something is drawn from all of
         it; 0 = never.
+        window_steps: how many steps' rows are read at once. Where that takes long, `ahead` of the
+        same number lets the next window be read while this one is used.
         """
         episodes = len(rows) if keep is None else len(keep)
         check_split(batch_size, accumulation, processes)
@@ -160,18 +192,20 @@ class EpisodeBatches:
                 " lower --batch-size"
             )
         self._rows, self._language, self._keep = rows, language, keep
+        self._window_steps, self.ahead = window_steps or WINDOW_STEPS, ahead
         self._episodes, self._batch_size, self._seed = episodes, batch_size, seed
         self._accumulation, self._process, self._processes = accumulation, process, processes
         self._whole_every = whole_every
         self._window_name: tuple[int, int] | None = None
         self._window_rows: Rows
         self._window_batches: NDArray[np.int64]
-        self._window_counts: NDArray[np.int64]  # action tokens and completed actions per episode
+        # Action tokens and completed actions per episode, as often as its weight says.
+        self._window_counts: NDArray[np.integer | np.floating]
 
     def step(self, step: int) -> list[Batch]:
         """This process's micro-batches of step 0, 1, 2, ..."""
         epoch, step_in_epoch = divmod(step, self._episodes // self._batch_size)
-        window, step_in_window = divmod(step_in_epoch, WINDOW_STEPS)
+        window, step_in_window = divmod(step_in_epoch, self._window_steps)
         if self._window_name != (epoch, window):
             self._load_window(epoch, window)
         picks = self._window_batches[step_in_window]
@@ -203,16 +237,12 @@ class EpisodeBatches:
         blocks = random.permutation(-(-self._episodes // BLOCK_ROWS))
         order = (blocks[:, None] * BLOCK_ROWS + np.arange(BLOCK_ROWS)).ravel()
         order = order[order < self._episodes]
-        size = WINDOW_STEPS * self._batch_size
+        size = self._window_steps * self._batch_size
         chosen = np.sort(order[window * size : (window + 1) * size])
         self._window_rows = read_rows(
             self._rows, chosen if self._keep is None else self._keep[chosen]
         )
-        tokens, is_action = self._window_rows.packed_actions()
-        actions = np.where(is_action, tokens - self._language.first_action, 0)
-        states = self._language.grammar.states_along(actions, is_action)
-        completed = is_action & (states[:, 1:] == 0)
-        self._window_counts = np.stack([is_action.sum(axis=1), completed.sum(axis=1)])
+        self._window_counts = count_actions(self._window_rows, self._language)
 
         random = np.random.default_rng((self._seed, epoch, window))
         shuffled = random.permutation(len(chosen))
@@ -245,12 +275,42 @@ def cheapest_cuts(lengths: NDArray[np.int64]) -> list[int]:
     return cuts
 
 
-def read_rows(rows: Dataset, indices: NDArray[np.int64]) -> Rows:
-    """Copy the rows with these (sorted) indices into memory, reading neighbours together."""
-    table = table_of(rows)
+def count_actions(rows: Rows, language: TokenLanguage) -> NDArray[np.integer | np.floating]:
+    """(2, rows): action tokens and completed actions, as often as the row's weight says."""
+    tokens, is_action = rows.packed_actions()
+    counts = is_action.sum(axis=1)
+    if language.grammar is None:
+        assert rows.ends_action is not None
+        completed = np.add.reduceat(rows.ends_action, rows.offsets[:-1], dtype=np.int64)
+    else:
+        actions = np.where(is_action, tokens - language.first_action, 0)
+        states = language.grammar.states_along(actions, is_action)
+        completed = (is_action & (states[:, 1:] == 0)).sum(axis=1)
+    found: NDArray[np.integer | np.floating] = np.stack([counts, completed])
+    return found if rows.weight is None else found * rows.weight.astype(np.float64)
+
+
+class Readable(Protocol):
+    """Rows that become tokens when they are read."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, indices: NDArray[np.int64]) -> Rows:
+        """The rows with these (sorted) indices."""
+
+
+def read_rows(rows: Dataset | Readable, indices: NDArray[np.int64]) -> Rows:
+    """Copy the rows with these (sorted) indices into memory."""
+    if not isinstance(rows, Dataset):
+        return rows.read(indices)
+    return Rows.from_table(take_rows(table_of(rows), indices))
+
+
+def take_rows(table: pa.Table, indices: NDArray[np.int64]) -> pa.Table:
+    """The rows of a (mapped) table with these sorted indices, reading neighbours together."""
     borders = np.flatnonzero(np.diff(indices) > BLOCK_ROWS) + 1
     parts = []
     for run in np.split(indices, borders):
         near = table.slice(run[0], run[-1] - run[0] + 1)
         parts.append(near if len(run) == len(near) else near.take(run - run[0]))
-    return Rows.from_table(pa.concat_tables(parts))
+    return pa.concat_tables(parts)

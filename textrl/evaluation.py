@@ -1,4 +1,7 @@
-"""Judging a model: play the task under both decodings, beside the references, and sum it up."""
+"""Judging a model: play the task under both decodings, beside the references, and sum it up.
+
+A task that cannot be played is judged by what the model says of held-out episodes instead.
+"""
 
 import time
 from dataclasses import dataclass
@@ -10,10 +13,11 @@ from numpy.typing import NDArray
 from textrl.config import TrainConfig
 from textrl.decoding import Decoding
 from textrl.model import TextRLModel
+from textrl.offline import OfflineJudgement, judge_offline
 from textrl.policy import Policy
 from textrl.report import Estimate, score_table
 from textrl.rollout import play
-from textrl.task import Reference, Task
+from textrl.task import LoggedTask, Reference, Task
 
 
 @dataclass(frozen=True)
@@ -120,8 +124,26 @@ def judge(
     return Judgement(results, task.references(seed), seconds, seed, variants)
 
 
-def quick_scores(task: Task, config: TrainConfig, model: TextRLModel) -> dict[str, float]:
-    """The mean scores that training watches, greedy first."""
+def judge_anyhow(
+    task: Task | LoggedTask,
+    model: TextRLModel,
+    episodes: int | None = None,
+    beta: float | None = None,
+    seed: int = 0,
+    candidates: int | None = None,
+) -> Judgement | OfflineJudgement:
+    """As the task can be judged; episodes: None = as many as a complete evaluation takes."""
+    if isinstance(task, LoggedTask):
+        return judge_offline(task, model, episodes, beta)
+    return judge(task, model, episodes or task.full_evaluation(), beta, seed, candidates)
+
+
+def quick_scores(
+    task: Task | LoggedTask, config: TrainConfig, model: TextRLModel
+) -> dict[str, float]:
+    """What training watches; the first decides which model is the best: greedy play if any."""
+    if isinstance(task, LoggedTask):
+        return judge_offline(task, model, config.evaluate_episodes).figures
     return {
         decoding.name: evaluate(
             task, model, decoding, config.evaluate_episodes, config.seed

@@ -55,6 +55,8 @@ class WindowBatches:
     memory does not grow with the data.
     """
 
+    ahead = 1
+
     def __init__(
         self,
         rows: Dataset,
@@ -250,9 +252,7 @@ def make_batches(
         "processes": processes,
     }
     if not config.window:
-        # The bisimulation loss compares histories of the whole batch.
-        every = 1 if config.bisim or config.bisim_inverse else config.bisim_every
-        return EpisodeBatches(rows, task.language, whole_every=every, **common)
+        return EpisodeBatches(rows, task.language, whole_every=config.compares_every, **common)
     return WindowBatches(
         rows,
         task.language,

@@ -1,10 +1,14 @@
 """The shared operations, against numbers by hand and loops."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
+from textrl.losses.bc import bc_loss
+from textrl.losses.cql import CQLWeights, cql_loss
+from textrl.losses.ilql import ILQLWeights, ilql_loss
 from textrl.losses.ops import (
     at_end_of_action,
     lambda_returns,
@@ -144,3 +148,20 @@ def test_lambda_returns_keep_the_losses_precision() -> None:
     returns = lambda_returns(single, single, single > 0, torch.zeros(1, 1), discount=0.99)
     assert returns.dtype == torch.float32
     assert returns.item() == pytest.approx(1.99)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        bc_loss,
+        lambda outputs, batch: cql_loss(outputs, batch, CQLWeights()),
+        lambda outputs, batch: ilql_loss(outputs, batch, ILQLWeights()),
+    ],
+)
+def test_no_grammar_is_one_that_allows_everything(random_case: Any, loss: Any) -> None:
+    case = random_case(3)
+    everything = replace(case.batch, legal=torch.ones_like(case.batch.legal))
+    anything = replace(case.batch, legal=None)
+    masked, free = (vars(loss(case.outputs, batch)) for batch in (everything, anything))
+    assert all(torch.equal(masked[name], free[name]) for name in masked)
+    assert not torch.equal(vars(loss(case.outputs, case.batch))["total"], free["total"])

@@ -50,7 +50,7 @@ class ILQLTerms:
 
 
 def expectile_value_loss(
-    v: Tensor, target_q: Tensor, counts: Tensor, total: int, expectile: float
+    v: Tensor, target_q: Tensor, counts: Tensor, total: float, expectile: float
 ) -> Tensor:
     """Expectile regression of V on the target Q of the action taken.
 
@@ -72,7 +72,7 @@ def ilql_loss(outputs: TextRLOutput, batch: Batch, weights: ILQLWeights) -> ILQL
     assert outputs.policy is not None and outputs.q is not None
     assert outputs.v is not None and outputs.target_q is not None
     actions = batch.actions.shape[1]
-    counts, total = batch.is_action, batch.action_count
+    counts, total = batch.counts, batch.action_count
     v = outputs.v[:, :actions]
     with torch.no_grad():
         target_q = of_actions(outputs.target_q[:, :, :actions], batch.actions).amin(dim=0)
@@ -91,7 +91,7 @@ def ilql_loss(outputs: TextRLOutput, batch: Batch, weights: ILQLWeights) -> ILQL
     q_loss = masked_mean((q_taken - returns).square().sum(0), counts, total)
     v_loss = expectile_value_loss(v, target_q, counts, total, weights.expectile)
     conservative = conservative_loss(
-        outputs.q[:, :, :actions], batch.legal[:, :actions], q_taken, counts, total
+        outputs.q[:, :, :actions], batch.legal_actions, q_taken, counts, total
     )
     policy = imitation_loss(outputs.policy, batch)
     return ILQLTerms(
