@@ -13,12 +13,14 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel
 
+from tests.hub_server import HubServer
 from tests.tiny_lms import CONFIGS, CONTEXT, TOKENS, random_batch, random_tokens, save_lm, task_of
 from textrl import lora
 from textrl.build import new_model
 from textrl.checkpoint import TrainingState, load_state, save_state
 from textrl.config import TrainConfig
 from textrl.errors import UserError
+from textrl.hub import open_repo, push
 from textrl.losses.bisimulation import BisimulationWeights
 from textrl.losses.ilql import ILQLWeights, ilql_loss
 from textrl.model import TextRLModel
@@ -238,3 +240,24 @@ def test_peft_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_settings_that_do_not_go_together(make: Callable[[], TrainConfig], message: str) -> None:
     with pytest.raises(UserError, match=message):
         make()
+
+
+def test_on_the_hub_an_adapter_names_the_commit_of_its_base(
+    hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_canwrite")
+    patterns = ("*.json", "*.safetensors")
+    save_lm("llama", tmp_path / "lm")
+    open_repo("mine/lm", "model", False, ())
+    push(tmp_path / "lm", "mine/lm", "model", patterns, "first")
+    model, config = adapter_on(Path("mine/lm"))
+    train_some(model, config, range(1))
+    model.save_pretrained(tmp_path / "agent")
+    told = json.loads((tmp_path / "agent" / "config.json").read_text())
+    assert told["backbone"] == "mine/lm" and len(told["base_revision"]) == 40
+    open_repo("mine/adapter", "model", False, ())
+    push(tmp_path / "agent", "mine/adapter", "model", patterns, "first")
+    said = everything(model)
+    loaded = TextRLModel.from_pretrained("mine/adapter")
+    assert all(torch.equal(said[name], each) for name, each in everything(loaded).items())
+    assert {p.name for p in (tmp_path / "agent").iterdir()} == {"config.json", "model.safetensors"}
