@@ -164,11 +164,15 @@ def describe_summary(name: str, summary: Summary, lengths: Lengths | None, conte
     lines = [
         f"{name}: {summary.rows:,} conversations, {summary.messages:,} messages,"
         f" {summary.turns:,} turns of the agent",
-        f"rewards: {summary.rewarded_turns:,} turns have one, from {summary.lowest_reward:g} to"
-        f" {summary.highest_reward:g}",
         f"{summary.truncated:,} were cut off, {summary.weighted:,} have a weight of their own",
     ]
-    if summary.rows and not summary.rewarded_turns:
+    if summary.rewarded_turns:
+        lines.insert(
+            1,
+            f"rewards: {summary.rewarded_turns:,} turns earned one, and a turn from"
+            f" {summary.lowest_reward:g} to {summary.highest_reward:g}",
+        )
+    elif summary.rows:
         lines.append("without any reward there is nothing to learn from but imitation: --algo bc")
     if lengths is not None and lengths.rows:
         lines.append(

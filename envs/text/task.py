@@ -207,8 +207,11 @@ def load_language(folder: Path, vocabulary: int | None = None) -> TextLanguage:
         tokenizer = AutoTokenizer.from_pretrained(folder)
         if vocabulary is None:
             vocabulary = int(AutoConfig.from_pretrained(folder).get_text_config().vocab_size)
+        return TextLanguage(tokenizer, vocabulary)
+    except UserError:
+        raise
     except Exception as error:  # a stranger's files can break transformers in any way
         raise UserError(
-            f"cannot load a tokenizer from {str(folder)!r}: {first_line(error)}"
+            f"cannot load a tokenizer from {str(folder)!r}, which must hold one beside its model:"
+            f" {first_line(error)}"
         ) from error
-    return TextLanguage(tokenizer, vocabulary)

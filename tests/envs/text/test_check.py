@@ -62,7 +62,7 @@ def test_the_format_alone(run: Run, mixed: Path) -> None:
     assert lines[1] == "line 4: the reward of message 2 is text ('a lot'): it must be a number"
     assert lines[2].startswith("line 7: not JSON")
     assert f"{mixed}: 4 conversations, 10 messages, 5 turns of the agent" in out
-    assert "rewards: 4 turns have one, from -3 to 1" in out
+    assert "rewards: 4 turns earned one, and a turn from -3 to 1" in out
     assert "tokens" not in out
     assert err.splitlines()[-1] == (
         f"error: 3 rows of {str(mixed)!r} are bad: mend them, or leave them out with"

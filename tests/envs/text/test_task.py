@@ -12,15 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 
 from envs.tasks import load_agent
 from envs.text.task import TextTask
 from recipes import evaluate, train
+from tests.hub_server import HubServer
 from textrl import offline, trainer
 from textrl.batches import Batch, collate
 from textrl.card import model_card
 from textrl.config import TrainConfig
 from textrl.errors import UserError
+from textrl.hub import open_repo, push
 from textrl.model import TextRLOutput
 from textrl.offline import judge_offline
 from textrl.publish import saved_report
@@ -194,6 +197,31 @@ def test_a_stopped_run_goes_on_as_if_nothing_had_happened(
     run(train, *broken, "--resume")
     for name in ("model.safetensors", "state/step-00000004/optimizer.safetensors"):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "broken" / name).read_bytes()
+
+
+def test_from_the_hub_and_back(
+    hub: HubServer,
+    run: Run,
+    talks: MakeTalks,
+    gpt2: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_canwrite")
+    Dataset.from_list(talks(12)).to_parquet(tmp_path / "hub" / "data" / "train-0.parquet")
+    open_repo("mine/talks", "dataset", private=False, marks=())
+    push(tmp_path / "hub", "mine/talks", "dataset", ["data/*.parquet"], "talks")
+    where = ["--task", "text", "--data", "mine/talks", "--backbone", gpt2, "--algo", "bc"]
+    told = run(
+        train, *where, *TINY.split(), "--output", tmp_path / "run", "--push-to-hub", "mine/bot"
+    )
+    assert "mine/talks: 12 conversations" in told
+    assert "tokenizer.json" in hub.model("mine/bot").files
+    assert "chat_template.jinja" in hub.model("mine/bot").files
+    _, task = load_agent("mine/bot")
+    assert isinstance(task, TextTask)
+    assert task.held_out_count() == 1
+    assert "| perplexity |" in hub.model("mine/bot").files["README.md"].decode()
 
 
 class Known:
