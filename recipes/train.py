@@ -14,7 +14,13 @@ from tqdm import tqdm
 
 from envs.tasks import make_task
 from textrl.algorithms import ALGORITHMS, make_bisimulation
-from textrl.checkpoint import TASK_FILE, WEIGHTS_FILE, check_same_task, save_checkpoint
+from textrl.checkpoint import (
+    TASK_FILE,
+    WEIGHTS_FILE,
+    check_same_task,
+    load_model,
+    save_checkpoint,
+)
 from textrl.checks import check_episodes
 from textrl.config import CONFIG_FILE, TrainConfig, output_folder, parse_config, save_config
 from textrl.dataset import best_episodes, load_episodes
@@ -100,7 +106,9 @@ def main() -> None:
     if not accelerator.is_main_process:
         return
     if config.final_evaluation:
-        print(evaluate_checkpoint(output, task, model).describe(task))
+        # From its file: the model in memory may be spread over processes that have left.
+        trained = load_model(str(output))[0].to(accelerator.device)
+        print(evaluate_checkpoint(output, task, trained).describe(task))
     if config.push_to_hub:
         try:
             print(f"published as {push_checkpoint(output, config.push_to_hub, task, state.step)}")

@@ -185,6 +185,11 @@ class TextRLModel(PreTrainedModel):
         model._freeze_targets()
         return loaded
 
+    def get_input_embeddings(self) -> nn.Module:
+        """The backbone's, as accelerate asks for them to shard the model."""
+        embeddings: nn.Module = self.backbone.get_input_embeddings()  # type: ignore[operator]
+        return embeddings
+
     def _init_weights(self, module: nn.Module) -> None:
         # GPT-2 initializes itself; the rest starts as PyTorch's own layers do.
         if isinstance(module, nn.Linear | nn.Conv2d):
