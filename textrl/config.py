@@ -235,11 +235,11 @@ def output_folder(output: str, task: str) -> Path:
 
 def read_preset(presets: Path, task: str, preset: str) -> TrainConfig:
     """The config of presets/<task>/<preset>.yaml; an unknown name's error lists the known ones."""
-    files = sorted(presets.glob("*/*.yaml"))
-    tasks = {file.parent.name for file in files}
+    # Every task has the preset that is the default; a folder without it holds other settings.
+    tasks = {file.parent.name for file in presets.glob(f"*/{FIELDS['preset'].default}.yaml")}
     if task not in tasks:
         raise unknown("task", task, tasks)
-    of_task = {file.stem: file for file in files if file.parent.name == task}
+    of_task = {file.stem: file for file in sorted((presets / task).glob("*.yaml"))}
     if preset not in of_task:
         raise unknown("preset", preset, of_task)
     values = read_values(of_task[preset])
