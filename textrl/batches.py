@@ -43,6 +43,9 @@ class Batch:
     action_count: int  # action tokens
     completed_count: int  # actions completed
     frames: Frames | None = None  # what the frame tokens show
+    # Of a run over several games:
+    game: int | None = None  # which one, as the model numbers them
+    share: float = 1.0  # its loss's in the step's
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on another device."""

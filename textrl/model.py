@@ -14,6 +14,7 @@ from transformers.utils.generic import ModelOutput
 from textrl.backbones import BACKBONES, Shape, initialize_cells
 from textrl.config import TrainConfig
 from textrl.frames import Frames, PatchEncoder
+from textrl.games import Game
 from textrl.losses.ops import legal_only
 from textrl.pairs import Pairs, throw
 from textrl.task import Task
@@ -48,6 +49,7 @@ class TextRLConfig(PreTrainedConfig):
         value_gradient: float = 1.0,
         world_gradient: float = 0.0,
         beta: float = 1.0,
+        games: list[dict[str, Any]] | None = None,
         **others: Any,
     ) -> None:
         """steps: how long it has been trained.
@@ -64,6 +66,7 @@ class TextRLConfig(PreTrainedConfig):
         value_gradient: the share of the Q and V heads' gradient that reaches the representation;
         world_gradient: the share of the world model's.
         beta: the weight of Q (less V) against log pi to act with unless told otherwise.
+        games: of a model of several, each one's tokens and its own window, beta and classes.
         """
         self.vocabulary = vocabulary
         self.first_action = first_action
@@ -86,7 +89,13 @@ class TextRLConfig(PreTrainedConfig):
         self.value_gradient = value_gradient
         self.world_gradient = world_gradient
         self.beta = beta
+        self.games = games
         super().__init__(**others)
+
+    def game(self, number: int) -> Game:
+        """One of the games of a model of several."""
+        assert self.games is not None
+        return Game(**self.games[number])
 
 
 @dataclass
@@ -132,6 +141,14 @@ def two_layer_head(width: int, outputs: int, inputs: int = 1) -> nn.Sequential:
     )
 
 
+def new_world(config: TextRLConfig) -> Any:
+    """The model of the environment; of several games, one for each."""
+    if config.games is None:
+        return WorldModel(config.width, config.action_tokens, config.observation_classes)
+    games = [Game(**each) for each in config.games]
+    return nn.ModuleList(WorldModel(config.width, g.actions, g.observation_classes) for g in games)
+
+
 class TextRLModel(PreTrainedModel):
     """One backbone, one representation phi, and the heads that the algorithm needs on top of it."""
 
@@ -166,7 +183,7 @@ class TextRLModel(PreTrainedModel):
             self.q = nn.ModuleList(two_layer_head(width, actions) for _ in range(config.q_heads))
             self.target_q = copy.deepcopy(self.q)
         if "world" in config.heads:
-            self.world = WorldModel(width, actions, config.observation_classes)
+            self.world = new_world(config)
             self.target_backbone = copy.deepcopy(self.backbone)
             self.target_representation = copy.deepcopy(self.representation)
             if config.frame_shape:
@@ -209,28 +226,34 @@ class TextRLModel(PreTrainedModel):
         past_key_values: Any = None,
         pairs: Pairs | None = None,
         frames: Frames | None = None,
+        game: int | None = None,
     ) -> TextRLOutput:
         """Read tokens (batch, time) and evaluate the heads at state_positions (batch, states) only.
 
         Without positions: at the last token, which is what acting needs, one state per episode.
         pairs: histories at which the world model is asked as well; needs the positions.
         frames: what the frame tokens show.
+        game: of a model of several, which one: tokens, actions and pairs are in its own numbers.
         """
+        actions = slice(None)
+        if game is not None:
+            actions = self.config.game(game).action_numbers
+            tokens = self.config.game(game).ids(tokens.device)[tokens]
         phi, cache = self._encode(tokens, frames, state_positions, past_key_values)
         output = TextRLOutput(representation=phi, past_key_values=cache)
         if "policy" in self.config.heads:
-            output.policy = self.policy(phi)
+            output.policy = self.policy(phi)[..., actions]
         # The same numbers; only the gradient on its way back is scaled.
         phi = phi.detach() + self.config.value_gradient * (phi - phi.detach())
         if "v" in self.config.heads:
             output.v = self.v(phi).squeeze(-1)
         if "q" in self.config.heads:
             if past_key_values is None:  # to act, the targets are enough
-                output.q = torch.stack([head(phi) for head in self.q])
+                output.q = torch.stack([head(phi) for head in self.q])[..., actions]
             with torch.no_grad():
-                output.target_q = torch.stack([head(phi) for head in self.target_q])
+                output.target_q = torch.stack([head(phi) for head in self.target_q])[..., actions]
         if pairs is not None:
-            self._ask_world(output, tokens, frames, state_positions, pairs)
+            self._ask_world(output, tokens, frames, state_positions, pairs, game)
         return output
 
     def _encode(
@@ -270,27 +293,32 @@ class TextRLModel(PreTrainedModel):
         frames: Frames | None,
         state_positions: Tensor | None,
         pairs: Pairs,
+        game: int | None,
     ) -> None:
         """Add what the slow encoder and the world model say of the pairs' histories."""
         at = (pairs.episode, pairs.state)
+        world = self.world if game is None else self.world[game]
+        beta = self.config.beta if game is None else self.config.game(game).beta
         with torch.no_grad():
             target_phi, _ = self._encode(tokens, frames, state_positions, slow=True)
-            chosen = pairs.actions if pairs.from_data else self._choose(output, pairs)
+            chosen = pairs.actions if pairs.from_data else self._choose(output, pairs, beta)
             z = target_phi[at]
-            output.imagined_reward, output.imagined_dynamics = self.world(z, chosen)
+            output.imagined_reward, output.imagined_dynamics = world(z, chosen)
         output.target_representation = target_phi
         assert output.representation is not None
         # The models learn from phi as it is; how much of that phi feels is the config's choice.
         phi = output.representation[at]
         phi = phi.detach() + self.config.world_gradient * (phi - phi.detach())
-        output.predicted_reward, output.predicted_dynamics = self.world(phi, pairs.actions)
+        output.predicted_reward, output.predicted_dynamics = world(phi, pairs.actions)
         if "inverse" in self.config.heads:
             phi = output.representation
             following = (pairs.state + 1).clamp_max(phi.shape[1] - 1)
             both = torch.cat([phi[at], phi[pairs.episode, following]], dim=-1)
             output.inverse = self.inverse(both)
+            if game is not None:
+                output.inverse = output.inverse[..., self.config.game(game).action_numbers]
 
-    def _choose(self, output: TextRLOutput, pairs: Pairs) -> Tensor:
+    def _choose(self, output: TextRLOutput, pairs: Pairs, beta: float) -> Tensor:
         """A token of the current policy at each of the pairs' histories, (n,)."""
         at = (pairs.episode, pairs.state)
         here = TextRLOutput(
@@ -298,7 +326,7 @@ class TextRLModel(PreTrainedModel):
             target_q=None if output.target_q is None else output.target_q[:, *at],
             v=None if output.v is None else output.v[at],
         )
-        scores = action_scores(here, pairs.legal, self.config.beta)
+        scores = action_scores(here, pairs.legal, beta)
         return throw(pairs.dice, scores.softmax(dim=-1))
 
     def new_cache(self) -> Any:
