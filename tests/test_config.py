@@ -9,7 +9,8 @@ from textrl.config import TrainConfig, load_config, make_parser, parse_config, s
 from textrl.errors import UserError
 
 SHIPPED = Path(__file__).parents[1] / "recipes" / "configs"
-PRESET_FILES = sorted(set(SHIPPED.glob("*/*.yaml")) - set(SHIPPED.glob("accelerate/*")))
+NO_TASKS = ("accelerate", "combined")  # folders of other settings
+PRESET_FILES = sorted(f for f in SHIPPED.glob("*/*.yaml") if f.parent.name not in NO_TASKS)
 EXAMPLE = "python recipes/train.py --task wordle"
 
 
