@@ -8,6 +8,8 @@ import numpy as np
 from huggingface_hub import DatasetCardData, EvalResult, ModelCardData
 from numpy.typing import NDArray
 
+from textrl.combined import CombinedTask
+from textrl.combined_config import CombinedConfig
 from textrl.config import TrainConfig
 from textrl.hub import is_hub_name
 from textrl.report import NORMAL_95
@@ -38,7 +40,7 @@ COLUMNS = """\
 
 def model_card(
     config: TrainConfig,
-    task: Task,
+    task: Task | CombinedTask,
     steps: int,
     name: str,
     report: Report | None = None,
@@ -48,25 +50,26 @@ def model_card(
 
     steps: how many of config.max_steps it has been trained. name: where it can be loaded from.
     """
-    data = (
-        f"the dataset `{config.data}`"
-        if config.data
-        else f"{config.episodes:,} episodes that the task makes itself"
-    )
-    is_data_public = is_hub_name(config.data) and not Path(config.data).exists()
+    members = config.members if isinstance(config, CombinedConfig) else {config.task: config}
+    public = [m.data for m in members.values() if is_hub_name(m.data) and not Path(m.data).exists()]
     steps_of = f"{steps:,} of {config.max_steps:,}" if steps < config.max_steps else f"{steps:,}"
     algorithm = ALGORITHM_NAMES[config.algo]
     if config.bisim:
         algorithm += f" with a bisimulation loss (weight {config.bisim:g})"
-    results = _results(task, report) if report else NOT_YET
+    results = NOT_YET
+    if report:
+        results = "\n".join(
+            (f"### {name}\n\n" if len(members) > 1 else "") + _results(each, of_task)
+            for name, each, of_task in _by_task(task, report)
+        )
     pictures = "".join(f"![{Path(figure).stem}]({figure})\n\n" for figure in figures)
     metadata = ModelCardData(
         library_name="textrl",
         pipeline_tag="reinforcement-learning",
-        tags=["textrl", "offline-rl", config.task, config.algo],
-        datasets=[config.data] if is_data_public else None,
+        tags=["textrl", "offline-rl", *members, config.algo],
+        datasets=public or None,
         model_name=name.rsplit("/", 1)[-1] if report else None,
-        eval_results=_eval_results(config, report) if report else None,
+        eval_results=_eval_results(task, report) if report else None,
     )
     return f"""---
 {metadata.to_yaml()}
@@ -76,7 +79,7 @@ def model_card(
 
 {task.summary()}
 
-This agent learned it offline, from logged episodes alone, by {algorithm}, with textrl:
+This agent learned offline, from logged episodes alone, by {algorithm}, with textrl:
 a {config.backbone} backbone of {config.layers} layers x {config.width} reads the history as tokens,
 and heads on it choose the next action token.
 
@@ -92,13 +95,11 @@ With textrl installed, and from its folder:
     python recipes/play.py {name}        # play against it, where its task has two players
 
 ```python
-from envs.tasks import task_of_checkpoint
-from textrl.checkpoint import load_model
+from envs.tasks import load_agent
 from textrl.policy import Decoding, Policy
 from textrl.rollout import play
 
-model, saved = load_model("{name}")
-task = task_of_checkpoint(saved)
+model, task = load_agent({_agent(name, members)})
 policy = Policy(model, task.language, Decoding(model.config.beta, sample=False), seed=0)
 played = play(task, policy, episodes=20, seed=0)
 print(played.scores.mean())
@@ -109,13 +110,13 @@ print(played.scores.mean())
 
 ## Training
 
-Trained on {data} for {steps_of} steps of {config.batch_size}
-episodes (preset `{config.preset}`, seed {config.seed}). `training.yaml` has every setting,
-`metrics.jsonl` the curves.
+Trained for {steps_of} steps (preset `{config.preset}`, seed {config.seed}), each of
+{_each_step(members, config)}.
+`training.yaml` has every setting, `metrics.jsonl` the curves.
 
 ## Limits
 
-- It plays this task with the settings in `task.json` and understands no other tokens.
+- It plays with the settings in `task.json` and understands no other tokens.
 - It learned from episodes that others played: in situations far from those, its values are guesses.
 - This is one run with one seed. Intervals are over episodes, not over training runs.
 - Its scores are of the simulated task, with the decoding that the table names.
@@ -183,6 +184,33 @@ The episodes are as good as their players, and show only the situations that the
 """
 
 
+def _by_task(task: Task | CombinedTask, report: Report) -> list[tuple[str, Task, Report]]:
+    """Each task's name, the task, and its part of the report."""
+    if not isinstance(task, CombinedTask):
+        return [(task.name, task, report)]
+    return [(name, each, report["tasks"][name]) for name, each in task.tasks.items()]
+
+
+def _agent(name: str, members: Mapping[str, TrainConfig]) -> str:
+    """What load_agent is called with."""
+    return f'"{name}"' + (f', "{next(iter(members))}"' if len(members) > 1 else "")
+
+
+def _each_step(members: Mapping[str, TrainConfig], config: TrainConfig) -> str:
+    """Which episodes of which data a step learns from."""
+    sized = config.sized_members() if isinstance(config, CombinedConfig) else members
+    told = []
+    for name, member in sized.items():
+        data = (
+            f"the dataset `{member.data}`"
+            if member.data
+            else f"{member.episodes:,} episodes that the task makes itself"
+        )
+        whose = f" of {name}" if len(members) > 1 else ""
+        told.append(f"{member.batch_size} episodes{whose} from {data}")
+    return "\nand ".join(told)
+
+
 def _results(task: Task, report: Report) -> str:
     """The agent's scores and the references', best first, and how the episodes went."""
     entries = [
@@ -216,25 +244,26 @@ def _interval(interval: Sequence[float | None] | None, note: str) -> str:
     return f"{interval[0]:.3f} to {interval[1]:.3f}"
 
 
-def _eval_results(config: TrainConfig, report: Report) -> list[EvalResult]:
+def _eval_results(task: Task | CombinedTask, report: Report) -> list[EvalResult]:
     """For the card's model-index, by which the Hub shows and compares results."""
     return [
         EvalResult(
             task_type="reinforcement-learning",
             task_name="reinforcement learning",
-            dataset_type=config.task,
-            dataset_name=config.task,
+            dataset_type=of,
+            dataset_name=of,
             metric_type="mean_reward",
             metric_name=f"mean episode return, {name}",
             metric_value=each["mean"],
             metric_args={
                 "interval_95": each["interval_95"],
                 "episodes": each["episodes"],
-                "beta": report["beta"],
-                "references": dict(report["references"]),
+                "beta": of_task["beta"],
+                "references": dict(of_task["references"]),
             },
         )
-        for name, each in report["decodings"].items()
+        for of, _, of_task in _by_task(task, report)
+        for name, each in of_task["decodings"].items()
     ]
 
 

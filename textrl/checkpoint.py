@@ -20,7 +20,9 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from textrl.card import model_card
-from textrl.config import CONFIG_FILE, TrainConfig, save_config
+from textrl.combined import CombinedTask
+from textrl.combined_config import save_run_config
+from textrl.config import CONFIG_FILE, TrainConfig
 from textrl.errors import UserError, first_line
 from textrl.hub import fetch
 from textrl.model import TextRLModel
@@ -52,20 +54,22 @@ def scratch_folder(beside: Path) -> Iterator[Path]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def save_checkpoint(folder: Path, model: TextRLModel, task: Task, config: TrainConfig) -> None:
+def save_checkpoint(
+    folder: Path, model: TextRLModel, task: Task | CombinedTask, config: TrainConfig
+) -> None:
     """Write (or replace) the files by which others load this model, each at once, weights last."""
     with scratch_folder(folder / "checkpoint") as scratch:
         model.save_pretrained(scratch)
         task.language.tokenizer().save_pretrained(scratch)
         (scratch / TASK_FILE).write_text(json.dumps(describe_task(task)) + "\n")
         (scratch / CARD_FILE).write_text(model_card(config, task, model.config.steps, str(folder)))
-        save_config(config, scratch / CONFIG_FILE)
+        save_run_config(config, scratch / CONFIG_FILE)
         for path in sorted(scratch.iterdir(), key=lambda path: path.name == WEIGHTS_FILE):
             _flush(path)
             os.replace(path, folder / path.name)
 
 
-def describe_task(task: Task) -> dict[str, Any]:
+def describe_task(task: Task | CombinedTask) -> dict[str, Any]:
     """What task.json holds: enough to make the same task again."""
     return {"task": task.name, "settings": task.settings()}
 

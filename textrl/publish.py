@@ -10,7 +10,9 @@ from datasets import load_from_disk as load_folder
 
 from textrl.card import dataset_card, model_card
 from textrl.checkpoint import CARD_FILE, TASK_FILE, WEIGHTS_FILE, scratch_folder, weights_digest
-from textrl.config import CONFIG_FILE, load_config
+from textrl.combined import CombinedJudgement, CombinedTask, judge_games
+from textrl.combined_config import load_run_config
+from textrl.config import CONFIG_FILE
 from textrl.dataset import returns_by_behaviour
 from textrl.errors import UserError
 from textrl.evaluation import Judgement, judge
@@ -43,9 +45,9 @@ def open_dataset_repo(repo: str, private: bool) -> None:
     open_repo(repo, "dataset", private, marks=(TASK_FILE,))
 
 
-def push_checkpoint(folder: Path, repo: str, task: Task, steps: int) -> str:
+def push_checkpoint(folder: Path, repo: str, task: Task | CombinedTask, steps: int) -> str:
     """Write the card anew and push what others need of the folder; give the repo's address."""
-    config = load_config(folder / CONFIG_FILE)
+    config = load_run_config(folder / CONFIG_FILE)
     figures = [p.relative_to(folder).as_posix() for f in FIGURES for p in sorted(folder.glob(f))]
     report = saved_report(folder)
     (folder / CARD_FILE).write_text(model_card(config, task, steps, repo, report, figures))
@@ -53,12 +55,18 @@ def push_checkpoint(folder: Path, repo: str, task: Task, steps: int) -> str:
     return push(folder, repo, "model", CHECKPOINT_FILES, message, without)
 
 
-def evaluate_checkpoint(folder: Path, task: Task, model: TextRLModel) -> Judgement:
+def evaluate_checkpoint(
+    folder: Path, task: Task | CombinedTask, model: TextRLModel
+) -> Judgement | CombinedJudgement:
     """Play as many episodes as a complete evaluation takes; the report stays in the folder.
 
     A report of these very weights that is there already stays as it is.
     """
-    judgement = judge(task, model, task.full_evaluation())
+    judgement: Judgement | CombinedJudgement
+    if isinstance(task, CombinedTask):
+        judgement = judge_games(task, model)
+    else:
+        judgement = judge(task, model, task.full_evaluation())
     if saved_report(folder) is None:
         report = {"task": task.name, **judgement.to_json(), "weights": weights_digest(folder)}
         write_json(folder / EVALUATION_FILE, report)

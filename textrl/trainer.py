@@ -96,14 +96,15 @@ def train(
                 is_last = number == len(parts)
                 with contextlib.nullcontext() if is_last else accelerator.no_sync(wrapped):
                     total, terms, compared = loss_of(
-                        wrapped, loss, bisimulation, batch, pairs, model.config.observation_classes
+                        wrapped, loss, bisimulation, batch, pairs, classes_of(model, batch)
                     )
                     # Every part is divided by the whole step's count already. Processes average
                     # their gradients, and the sum is what is wanted.
-                    accelerator.backward(total * accelerator.num_processes)
-                log.add(step, terms, batch.tokens.numel())
+                    accelerator.backward(total * batch.share * accelerator.num_processes)
+                of_game = "" if batch.game is None else f"{model.config.game(batch.game).name}/"
+                log.add(step, terms, batch.tokens.numel(), of_game)
                 if compared is not None:
-                    log.add(step, compared)
+                    log.add(step, compared, prefix=of_game)
             norm = accelerator.clip_grad_norm_(agent, config.clip_norm)
             if has_pairs:
                 accelerator.clip_grad_norm_(world.values(), config.clip_norm)
@@ -125,15 +126,14 @@ def train(
                     waiting_for_data=waited / (time.perf_counter() - logged),
                 )
                 waited, logged = 0.0, time.perf_counter()
-                progress.set_postfix(
-                    {name: f"{shown[name]:.4g}" for name in SHOWN if name in shown}, refresh=False
-                )
+                room = [name for name in SHOWN if name in shown]
+                room += [name for name in shown if name.endswith("/total")]  # of each game
+                progress.set_postfix({name: f"{shown[name]:.4g}" for name in room}, refresh=False)
                 if has_collapsed(shown) and not has_warned:
                     has_warned = True
                     progress.write(
-                        f"warning: the representations have collapsed (spread"
-                        f" {shown['embedding_spread']:.2g}, norm {shown['embedding_norm']:.2g}):"
-                        " lower --bisim, or try --bisim-inverse 1"
+                        "warning: the representations have collapsed (embedding_spread in"
+                        f" {METRICS_FILE}): lower --bisim, or try --bisim-inverse 1"
                     )
             evaluates = at_end or done % config.evaluate_every == 0
             saves = at_end or done % config.save_every == 0
@@ -186,7 +186,9 @@ def loss_of(
 
     classes: of observations; 0 = they have none.
     """
-    outputs = model(batch.tokens, batch.state_positions, pairs=pairs, frames=batch.frames)
+    outputs = model(
+        batch.tokens, batch.state_positions, pairs=pairs, frames=batch.frames, game=batch.game
+    )
     # Whatever precision the model computes in, sums over thousands of tokens need single precision.
     outputs = convert_to_fp32(outputs)
     terms = loss(outputs, batch)
@@ -226,10 +228,18 @@ def schedule(step: int, config: TrainConfig) -> float:
 
 
 def has_collapsed(means: dict[str, float]) -> bool:
-    """Whether the representations have become (nearly) one point, if this line of metrics tells."""
-    if "embedding_spread" not in means:
-        return False
-    return means["embedding_spread"] <= COLLAPSED * means["embedding_norm"]
+    """Whether representations (of a game) have become nearly one point, if these metrics tell."""
+    spreads = [name for name in means if name.endswith("embedding_spread")]
+    return any(
+        means[name] <= COLLAPSED * means[name.replace("_spread", "_norm")] for name in spreads
+    )
+
+
+def classes_of(model: TextRLModel, batch: Batch) -> int:
+    """How many classes of observations a batch's game has."""
+    if batch.game is None:
+        return model.config.observation_classes
+    return model.config.game(batch.game).observation_classes
 
 
 def describe(step: int, scores: dict[str, float]) -> str:
