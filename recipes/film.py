@@ -5,9 +5,8 @@ from pathlib import Path
 import numpy as np
 import transformers
 
-from envs.tasks import task_of_checkpoint
+from envs.tasks import load_agent
 from envs.vizdoom.task import VizdoomTask
-from textrl.checkpoint import load_model
 from textrl.config import make_parser
 from textrl.errors import UserError, run_recipe
 from textrl.policy import Decoding, Policy
@@ -35,8 +34,7 @@ def main() -> None:
         raise UserError(f"--every must be at least 1, not {options.every}")
     transformers.utils.logging.disable_progress_bar()
 
-    model, saved = load_model(options.checkpoint)
-    task = task_of_checkpoint(saved)
+    model, task = load_agent(options.checkpoint, "vizdoom")
     if not isinstance(task, VizdoomTask):
         raise UserError(f"{options.checkpoint!r} plays {task.name}, which has no film")
     from envs.vizdoom.env import MyWayHomeEnv

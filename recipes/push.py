@@ -54,7 +54,7 @@ def publish_checkpoint(folder: Path, repo: str, private: bool, no_evaluate: bool
     task = task_of_checkpoint(saved)
     open_checkpoint_repo(repo, private)
     if saved_report(folder) is None and not no_evaluate:
-        print(f"evaluating first ({task.full_evaluation()} episodes)")
+        print("evaluating first")
         evaluate_checkpoint(folder, task, model)
     try:
         return push_checkpoint(folder, repo, task, model.config.steps)

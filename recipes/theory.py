@@ -16,8 +16,7 @@ import numpy as np
 import transformers
 from tqdm import tqdm
 
-from envs.tasks import task_of_checkpoint
-from textrl.checkpoint import load_model
+from envs.tasks import load_agent
 from textrl.config import make_parser
 from textrl.errors import UserError, run_recipe
 from textrl.report import over_seeds, table, write_json
@@ -366,8 +365,7 @@ def summary_table(results: dict[str, Any]) -> str:
 
 def measure_agent(name: str, count: int, draws: int) -> dict[str, Any]:
     """Clusters of a trained agent's representations of histories of its task's data."""
-    model, saved = load_model(name)
-    task = task_of_checkpoint(saved)
+    model, task = load_agent(name)
     rows = task.default_dataset(1000, 1)
     points, histories = history_representations(model, rows, task.language, count)
     sizes = [size for size in (10, 30, 100, 300, 1000, 3000, 10_000) if size < len(points)]
