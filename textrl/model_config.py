@@ -4,6 +4,8 @@ from typing import Any
 
 from transformers import AutoConfig, PreTrainedConfig
 
+from textrl.games import Game
+
 
 class TextRLConfig(PreTrainedConfig):
     """The shape of the backbone and of the heads on it, and how to act with them."""
@@ -42,6 +44,7 @@ class TextRLConfig(PreTrainedConfig):
         beta: float = 1.0,
         candidates: int = 1,
         plausible: float = 0.0,
+        games: list[dict[str, Any]] | None = None,
         **others: Any,
     ) -> None:
         """steps: how long it has been trained.
@@ -65,6 +68,7 @@ class TextRLConfig(PreTrainedConfig):
         value_gradient: the share of the Q and V heads' gradient that reaches the representation;
         world_gradient: the share of the world model's.
         beta, candidates, plausible: how it acts unless told otherwise, see textrl.decoding.
+        games: of a model of several, each one's tokens and its own of what else they differ in.
         """
         self.vocabulary = vocabulary
         self.first_action = first_action
@@ -96,6 +100,7 @@ class TextRLConfig(PreTrainedConfig):
         self.beta = beta
         self.candidates = candidates
         self.plausible = plausible
+        self.games = games
         super().__init__(**others)
 
     @property
@@ -103,6 +108,11 @@ class TextRLConfig(PreTrainedConfig):
         """Whether the language model's output embeddings are its input embeddings."""
         assert self.lm is not None
         return bool(self.lm["tie_word_embeddings"])
+
+    def game(self, number: int) -> Game:
+        """One of the games of a model of several."""
+        assert self.games is not None
+        return Game(**self.games[number])
 
     def lm_config(self) -> PreTrainedConfig:
         """The language model's own config, where there is one."""
