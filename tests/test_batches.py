@@ -171,6 +171,24 @@ def test_the_parts_of_a_step_are_the_whole(
         assert one.completed_count == sum(int(part.ends_action.sum()) for part in parts)
 
 
+def test_every_process_makes_as_many_passes(
+    language: Language,
+    random_episodes: MakeEpisodes,
+    make_rows: MakeRows,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where the model is spread over processes, one that makes more would wait for ever."""
+    monkeypatch.setattr("textrl.batches.PASS_TOKENS", 8)
+    rows = make_rows(random_episodes(400))
+    both = [
+        EpisodeBatches(rows, language, batch_size=64, process=process, processes=2)
+        for process in range(2)
+    ]
+    counts = [[len(share.step(step)) for share in both] for step in range(12)]
+    assert all(ours == theirs for ours, theirs in counts)
+    assert max(counts) > [1, 1]
+
+
 def test_only_kept_rows_are_read(
     small_windows: None, language: Language, random_episodes: MakeEpisodes, make_rows: MakeRows
 ) -> None:

@@ -23,6 +23,7 @@ from textrl.combined import (
 )
 from textrl.combined_config import CombinedConfig
 from textrl.config import TrainConfig
+from textrl.decoding import Decoding
 from textrl.episode import Episode, Step
 from textrl.errors import UserError
 from textrl.frames import encode_frame
@@ -31,7 +32,7 @@ from textrl.language import BEGIN_ID, PAD_ID, Language
 from textrl.losses.bisimulation import BisimulationWeights
 from textrl.model import TextRLModel
 from textrl.pairs import draw_pairs
-from textrl.policy import Decoding, Policy
+from textrl.policy import Policy
 from textrl.trainer import classes_of, loss_of
 from textrl.windows import WindowBatches
 
@@ -39,6 +40,7 @@ MakeRows = Callable[[list[Episode]], Dataset]
 MakeEpisodes = Callable[..., list[Episode]]
 WEIGHTS = BisimulationWeights(weight=0.5, inverse=0.1)
 WINDOW = 3
+SEVERAL = {"beta": 2.0, "candidates": 5, "plausible": 0.25}
 
 
 @pytest.fixture
@@ -50,7 +52,7 @@ def task(language: Language, corridor: FrameTask) -> CombinedTask:
 
 @pytest.fixture
 def config() -> CombinedConfig:
-    words = TrainConfig(task="words", context=32, discount=0.9, beta=2.0, batch_size=4)
+    words = TrainConfig(task="words", context=32, discount=0.9, **SEVERAL, batch_size=4)
     corridor = TrainConfig(
         *("corridor",),
         **{"context": 24, "window": WINDOW, "patches": 4, "expectile": 0.6, "beta": 30.0},
@@ -189,11 +191,13 @@ def test_a_game_s_loss_leaves_other_games_tokens_alone(
         assert all(gradient is None or not gradient.any() for gradient in worlds)
 
 
-def test_a_game_plays_at_its_own_beta_and_window(model: TextRLModel, task: CombinedTask) -> None:
+def test_a_game_plays_in_its_own_way_and_window(model: TextRLModel, task: CombinedTask) -> None:
     words, _ = one_of(model, task, "words")
     corridor, played = one_of(model, task, "corridor")
-    assert (words.config.beta, words.config.window, words.config.frame_shape) == (2.0, 0, None)
-    assert (corridor.config.beta, corridor.config.window) == (30.0, WINDOW)
+    assert Decoding.of(words, sample=False) == Decoding(sample=False, **SEVERAL)
+    assert Decoding.of(corridor, sample=False) == Decoding(30.0, sample=False)
+    assert (words.config.window, words.config.frame_shape) == (0, None)
+    assert corridor.config.window == WINDOW
     assert words.config.games is None and not hasattr(words, "frames")
     policy = Policy(corridor.train(False), played.language, Decoding(30.0, False), seed=0)
     policy.begin(played.prompt(2), np.stack([view(0, 0), view(3, 0)]))

@@ -121,6 +121,8 @@ def test_trackers_get_plain_values(presets: Path) -> None:
         ((*BOTH, "--mix", "wordle=0"), "wordle must be a number above 0, not '0'"),
         ((*BOTH, "--mix", "wordle"), "wordle must be a number above 0, not ''"),
         (("--task", "wordle", "--mix", "wordle=2"), "--mix wordle=2 is for several tasks"),
+        ((*BOTH, "--backbone", "some/model"), "which no language model speaks: choose gpt2 or rnn"),
+        ((*BOTH, "--lora-rank", "4"), "is for pretrained language models"),
         ((*BOTH, "--preset", "quik"), "unknown preset 'quik': did you mean 'quick'?"),
     ],
 )

@@ -122,7 +122,9 @@ def test_each_task_is_judged(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--beta", 3), "are about one task: say which with --task"),
+        (("--beta", 3), "--beta is about one task: say which with --task"),
+        (("--candidates", 3), "--candidates is about one task: say which with --task"),
+        (("--data", "talks.jsonl"), "--data is for agents of the task text"),
         (("--task", "gridwrld"), "did you mean 'gridworld'?"),
     ],
 )
@@ -137,6 +139,20 @@ def test_evaluating_wrongly(
     with pytest.raises(SystemExit):
         run_recipe(evaluate.main)
     assert message in capsys.readouterr().err
+
+
+def test_conversations_are_learned_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "both"
+    arguments = ("--task", "wordle,text", "--optimizer", "adamw", "--output", str(output))
+    monkeypatch.setattr(sys, "argv", ["train.py", *arguments])
+    with pytest.raises(SystemExit) as left:
+        run_recipe(recipes.train.main)
+    errors = capsys.readouterr().err
+    assert left.value.code == 2 and len(errors.splitlines()) == 1
+    assert "text has the tokens of its language model and is learned alone" in errors
+    assert not output.exists()
 
 
 def test_one_of_its_tasks_can_be_loaded_and_played(
