@@ -133,6 +133,10 @@ def collate(rows: Rows, picks: NDArray[np.integer], language: TokenLanguage) -> 
 class Batches(Protocol):
     """Where a training step finds its batches."""
 
+    @property
+    def ahead(self) -> int:
+        """How many steps before its turn a batch is worth making."""
+
     def step(self, step: int) -> list[Batch]:
         """This process's micro-batches of step 0, 1, 2, ..., which no call before changes."""
 
@@ -165,8 +169,14 @@ class EpisodeBatches:
         keep: NDArray[np.int64] | None = None,
         process: int = 0,
         processes: int = 1,
+        window_steps: int | None = None,
+        ahead: int = 1,
     ) -> None:
-        """batch_size: episodes per step over all processes; keep: the rows to use (None = all)."""
+        """batch_size: episodes per step over all processes; keep: the rows to use (None = all).
+
+        window_steps: how many steps' rows are read at once. Where that takes long, `ahead` of the
+        same number lets the next window be read while this one is used.
+        """
         episodes = len(rows) if keep is None else len(keep)
         check_split(batch_size, accumulation, processes)
         if episodes < batch_size:
@@ -175,6 +185,7 @@ class EpisodeBatches:
                 " lower --batch-size"
             )
         self._rows, self._language, self._keep = rows, language, keep
+        self._window_steps, self.ahead = window_steps or WINDOW_STEPS, ahead
         self._episodes, self._batch_size, self._seed = episodes, batch_size, seed
         self._accumulation, self._process, self._processes = accumulation, process, processes
         self._window_name: tuple[int, int] | None = None
@@ -186,7 +197,7 @@ class EpisodeBatches:
     def step(self, step: int) -> list[Batch]:
         """This process's micro-batches of step 0, 1, 2, ..."""
         epoch, step_in_epoch = divmod(step, self._episodes // self._batch_size)
-        window, step_in_window = divmod(step_in_epoch, WINDOW_STEPS)
+        window, step_in_window = divmod(step_in_epoch, self._window_steps)
         if self._window_name != (epoch, window):
             self._load_window(epoch, window)
         picks = self._window_batches[step_in_window]
@@ -207,7 +218,7 @@ class EpisodeBatches:
         blocks = random.permutation(-(-self._episodes // BLOCK_ROWS))
         order = (blocks[:, None] * BLOCK_ROWS + np.arange(BLOCK_ROWS)).ravel()
         order = order[order < self._episodes]
-        size = WINDOW_STEPS * self._batch_size
+        size = self._window_steps * self._batch_size
         chosen = np.sort(order[window * size : (window + 1) * size])
         self._window_rows = read_rows(
             self._rows, chosen if self._keep is None else self._keep[chosen]

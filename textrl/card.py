@@ -41,6 +41,7 @@ print(played.scores.mean())
 """
 LOGGED_USAGE = """\
     python recipes/evaluate.py NAME --data FILE    # what it says of other conversations
+    python recipes/play.py NAME                    # talk with it
 
 ```python
 from envs.tasks import load_agent

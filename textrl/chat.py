@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import jinja2
 from transformers import PreTrainedTokenizerBase
 
 from textrl.conversation import AGENT, BadRow, Conversation, Message
@@ -187,9 +186,12 @@ class TextLanguage:
             return (*messages[: has_system and keeps_system], *messages[start:])
 
         # By the length of the whole text, which is nearly that of its segments; then exactly.
-        first = bisect.bisect_left(
-            range(len(parts) - 1), True, key=lambda n: not self._is_too_long(part(n), context)
-        )
+        first = 0
+        if len(parts) > 1 and self._is_too_long(part(0), context):
+            fits = range(1, len(parts) - 1)
+            first = 1 + bisect.bisect_left(
+                fits, True, key=lambda n: not self._is_too_long(part(n), context)
+            )
         for number in range(first, len(parts)):
             tokens = self._spell(self._segments(part(number), prompt), truncated)
             if len(tokens.tokens) <= context:
@@ -259,7 +261,7 @@ class TextLanguage:
     def _render_checked(self, messages: Sequence[Message], prompt: bool = False) -> str:
         try:
             return self.render(messages, prompt)
-        except (jinja2.TemplateError, TypeError, ValueError, KeyError) as error:
+        except Exception as error:  # a template is somebody's program: it can raise anything
             raise BadRow(
                 "template",
                 f"the tokenizer's chat template refuses the messages ({first_line(error)})",
@@ -300,7 +302,7 @@ class TextLanguage:
         """
         try:
             written = self.render([Message("user", PROBE), Message(AGENT, PROBE)])
-        except (jinja2.TemplateError, TypeError, ValueError, KeyError) as error:
+        except Exception as error:
             raise UserError(
                 f"the tokenizer's chat template cannot be used: {first_line(error)}"
             ) from error

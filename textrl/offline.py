@@ -97,12 +97,10 @@ def judge_offline(
     returns = found["return"]
     for name in ("q", "v"):
         if name in found and len(returns):
-            gap = found[name] - returns
-            figures[f"{name}_error"] = float(gap.square().mean().sqrt())
+            figures[f"{name}_error"] = float((found[name] - returns).square().mean().sqrt())
             figures[f"mean_{name}"] = float(found[name].mean())
-    if len(returns):
-        figures["return_spread"] = float(returns.std(unbiased=False))
-        figures["mean_return_to_go"] = float(returns.mean())
+            figures["return_spread"] = float(returns.std(unbiased=False))
+            figures["mean_return_to_go"] = float(returns.mean())
     figures["data_return"] = float(earned.mean())
     return OfflineJudgement(
         {name: figures[name] for name in MEANINGS if name in figures},

@@ -76,7 +76,8 @@ def train(
         disable=not accelerator.is_main_process,
     )
     waited, logged = 0.0, time.perf_counter()
-    with contextlib.closing(log), Prefetch(batches, config.max_steps) as upcoming, bar as progress:
+    ahead = Prefetch(batches, config.max_steps, batches.ahead)
+    with contextlib.closing(log), ahead as upcoming, bar as progress:
         for step in range(state.step, config.max_steps):
             rate = schedule(step, config)
             for optimizer in optimizers:

@@ -55,6 +55,8 @@ class WindowBatches:
     memory does not grow with the data.
     """
 
+    ahead = 1
+
     def __init__(
         self,
         rows: Dataset,

@@ -113,7 +113,7 @@ def _show_first(index: Index, language: TextLanguage, context: int) -> None:
         cut = ""
         if spelled.is_cut:
             cut = f", {spelled.messages_cut} messages cut"
-            cut += ", and within a turn" if spelled.is_turn_cut else ""
+            cut += ", and within a message" if spelled.is_turn_cut else ""
         end = "cut off" if spelled.truncated else "ended"
         weight = "" if conversation.weight == 1 else f", weight {conversation.weight:g}"
         print(
@@ -137,7 +137,7 @@ def show(spelled: Spelled, language: TextLanguage) -> str:
         text = "|".join(map(printable, split_text(ids, language)))
         reward = sum(reward for _, _, reward in run)
         parts.append(f">>>{BOLD if is_bold else ''}{text}{PLAIN if is_bold else ''}<<<")
-        parts.append(f" ({reward:+g}) " if reward else "")
+        parts.append(f" ({reward:+g})" if reward else "")
     if len(columns) > TOKENS_SHOWN:
         parts.append(f" ... ({len(columns) - TOKENS_SHOWN} more tokens)")
     return "    " + "".join(parts).rstrip("\n").replace("\n", "\n    ")
@@ -164,11 +164,15 @@ def describe_summary(name: str, summary: Summary, lengths: Lengths | None, conte
     lines = [
         f"{name}: {summary.rows:,} conversations, {summary.messages:,} messages,"
         f" {summary.turns:,} turns of the agent",
-        f"rewards: {summary.rewarded_turns:,} turns have one, from {summary.lowest_reward:g} to"
-        f" {summary.highest_reward:g}",
         f"{summary.truncated:,} were cut off, {summary.weighted:,} have a weight of their own",
     ]
-    if summary.rows and not summary.rewarded_turns:
+    if summary.rewarded_turns:
+        lines.insert(
+            1,
+            f"rewards: {summary.rewarded_turns:,} turns earned one, and a turn from"
+            f" {summary.lowest_reward:g} to {summary.highest_reward:g}",
+        )
+    elif summary.rows:
         lines.append("without any reward there is nothing to learn from but imitation: --algo bc")
     if lengths is not None and lengths.rows:
         lines.append(
@@ -177,7 +181,7 @@ def describe_summary(name: str, summary: Summary, lengths: Lengths | None, conte
         )
         lines.append(
             f"longer than --context {context}: {lengths.cut:,} conversations lose their beginning,"
-            f" {lengths.turns_cut:,} of them part of a turn"
+            f" {lengths.turns_cut:,} of them part of a message"
         )
     if summary.returns:
         rows = [

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import shutil
 from collections import Counter
@@ -56,8 +57,8 @@ class Summary:
     messages: int = 0
     turns: int = 0
     rewarded_turns: int = 0
-    lowest_reward: float = 0.0
-    highest_reward: float = 0.0
+    lowest_reward: float = math.inf
+    highest_reward: float = -math.inf
     truncated: int = 0
     weighted: int = 0
     returns: dict[str, list[float]] = field(default_factory=dict)

@@ -35,8 +35,8 @@ def open_source(name: str) -> Source:
             rows = load_dataset(name, split="train")
         else:
             raise UserError(
-                f"no such conversations: {name!r} (a .jsonl or .parquet file, a folder that"
-                " datasets saved, or a Hub id)"
+                f"no such conversations: {name!r} (--data takes a .jsonl or .parquet file, a"
+                " folder that datasets saved, or a Hub id)"
             )
     except UserError:
         raise

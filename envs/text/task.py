@@ -22,6 +22,7 @@ from textrl.language_model import lm_folder
 from textrl.task import LoggedTask
 
 SPLIT_SEED = 0  # runs of different seeds are judged by the same conversations
+STEPS_AT_ONCE = 16  # whose conversations are tokenized together, and sorted by length
 LOOKED_AT = 64  # conversations that are tokenized before training begins
 
 
@@ -156,6 +157,8 @@ class TextTask(LoggedTask):
             keep=keep,
             process=process,
             processes=processes,
+            window_steps=STEPS_AT_ONCE,
+            ahead=STEPS_AT_ONCE,
         )
         return batches, len(keep)
 
@@ -193,7 +196,7 @@ class TextTask(LoggedTask):
         if counted["cut"]:
             told += f", {counted['cut']} longer than --context {context} and cut"
         if counted["turns cut"]:
-            told += f", {counted['turns cut']} of them within a turn"
+            told += f", {counted['turns cut']} of them within a message"
         return told
 
 
@@ -203,8 +206,11 @@ def load_language(folder: Path, vocabulary: int | None = None) -> TextLanguage:
         tokenizer = AutoTokenizer.from_pretrained(folder)
         if vocabulary is None:
             vocabulary = int(AutoConfig.from_pretrained(folder).get_text_config().vocab_size)
+        return TextLanguage(tokenizer, vocabulary)
+    except UserError:
+        raise
     except Exception as error:  # a stranger's files can break transformers in any way
         raise UserError(
-            f"cannot load a tokenizer from {str(folder)!r}: {first_line(error)}"
+            f"cannot load a tokenizer from {str(folder)!r}, which must hold one beside its model:"
+            f" {first_line(error)}"
         ) from error
-    return TextLanguage(tokenizer, vocabulary)
