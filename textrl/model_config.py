@@ -39,6 +39,7 @@ class TextRLConfig(PreTrainedConfig):
         q_heads: int = 2,
         q_head: str = "mlp",
         q_rank: int = 64,
+        embedding_norm: float = 1.0,
         value_gradient: float = 1.0,
         world_gradient: float = 0.0,
         beta: float = 1.0,
@@ -59,7 +60,7 @@ class TextRLConfig(PreTrainedConfig):
         world: the model of the environment and the slow copy of the encoder that the bisimulation
         loss needs; inverse: guesses the action between two histories.
         q_heads: how many; q_head: mlp, low-rank (through q_rank numbers) or shared (a language
-        model's output embeddings).
+        model's output embeddings, of which embedding_norm is the mean length).
         observation_classes: what the world model tells apart; 0 = it predicts representations.
         window: how many actions back it looks; 0 = to the episode's beginning.
         frame_shape, patches: of the frames in its histories, and how many tokens each one becomes.
@@ -95,6 +96,7 @@ class TextRLConfig(PreTrainedConfig):
         self.q_heads = q_heads
         self.q_head = q_head
         self.q_rank = q_rank
+        self.embedding_norm = embedding_norm
         self.value_gradient = value_gradient
         self.world_gradient = world_gradient
         self.beta = beta
