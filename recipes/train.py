@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import transformers
-from accelerate import Accelerator
+from accelerate import Accelerator, DistributedType
 from accelerate.utils import DistributedDataParallelKwargs, set_seed
 from datasets import Dataset
 from numpy.typing import NDArray
@@ -125,8 +125,9 @@ def main() -> None:
     if not accelerator.is_main_process:
         return
     if config.final_evaluation:
-        # From its file: the model in memory may be spread over processes that have left.
-        trained = load_model(str(output))[0].to(accelerator.device)
+        is_whole = accelerator.distributed_type != DistributedType.FSDP
+        # Where the model in memory is in pieces, the other processes have left with theirs.
+        trained = model if is_whole else load_model(str(output))[0].to(accelerator.device)
         print(evaluate_checkpoint(output, task, trained).describe(task))
     if config.push_to_hub:
         try:
