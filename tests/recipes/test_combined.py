@@ -107,8 +107,9 @@ def test_each_task_is_judged(
     printed = capsys.readouterr().out
     report = json.loads(both.read_text())
     assert report["task"] == "wordle,gridworld"
-    assert (report["tasks"]["wordle"]["beta"], report["tasks"]["gridworld"]["beta"]) == (8, 100)
-    for words in ("wordle, beta 8", "clue_consistent", "gridworld, beta 100", "memoryless"):
+    acted = {name: (each["beta"], each["candidates"]) for name, each in report["tasks"].items()}
+    assert acted == {"wordle": (64, 8), "gridworld": (100, 1)}
+    for words in ("wordle, beta 64", "clue_consistent", "gridworld, beta 100", "memoryless"):
         assert words in printed
     arguments = ("--task", "gridworld", "--episodes", 8, "--against", agent, "--json", one)
     run(evaluate, monkeypatch, agent, *arguments)
@@ -159,7 +160,7 @@ def test_one_of_its_tasks_can_be_loaded_and_played(
     agent: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opponent = load_opponent(str(agent))
-    assert opponent.task.name == "wordle" and opponent.decoding.beta == 8.0
+    assert opponent.task.name == "wordle" and opponent.decoding.beta == 64.0
     model, task = load_agent(str(agent), "gridworld")
     assert model.config.steps == 4 and task.name == "gridworld"
     assert model.config.vocabulary == len(task.language.tokens)
