@@ -109,7 +109,8 @@ def test_q_of_a_token_by_hand(tmp_path: Path) -> None:
             read = layers[-1].weight @ hidden + layers[-1].bias
             if kind == "shared":
                 assert read.shape == (WIDTH + 1,)
-                read = embeddings @ read[:-1] / WIDTH**0.5 + read[-1]
+                norm = embeddings.square().sum(dim=1).sqrt().mean()
+                read = embeddings @ read[:-1] / norm + read[-1]
             torch.testing.assert_close(said.target_q[number, 0, 4], read, rtol=1e-5, atol=1e-5)
         sizes = {p.numel() for p in model.q.parameters()}
         assert (max(sizes) >= TOKENS * 3) == (kind != "shared" or WIDTH > 3)

@@ -32,7 +32,7 @@ from textrl.lora import adapter_pairs, add_adapters, is_adapter, merge_adapter, 
 from textrl.losses.ops import legal_only
 from textrl.model_config import TextRLConfig
 from textrl.pairs import Pairs, throw
-from textrl.world import WorldModel
+from textrl.world import world_of
 
 LOADING_INFO = ("missing_keys", "unexpected_keys", "mismatched_keys")
 """What of a checkpoint did not fit, as transformers tells it."""
@@ -111,7 +111,7 @@ class TextRLModel(PreTrainedModel):
             self.q = nn.ModuleList(token_head(config) for _ in range(config.q_heads))
             self.target_q = copy.deepcopy(self.q)
         if "world" in config.heads:
-            self.world = WorldModel(width, width if is_lm else actions, config.observation_classes)
+            self.world = world_of(config)
             if not config.lora:  # then an adapter is enough
                 self.target_backbone = copy.deepcopy(self.backbone)
             self.target_representation = copy.deepcopy(self.representation)
@@ -156,6 +156,11 @@ class TextRLModel(PreTrainedModel):
             self.output: Any = lm.get_output_embeddings()
             self.output.requires_grad_("policy" in self.config.heads and not self.config.lora)
 
+    def get_input_embeddings(self) -> nn.Module:
+        """The backbone's, as accelerate asks for them to shard the model."""
+        embeddings: nn.Module = self.backbone.get_input_embeddings()  # type: ignore[operator]
+        return embeddings
+
     def _init_weights(self, module: nn.Module) -> None:
         # GPT-2 and other language models initialize themselves; the rest starts as PyTorch's own
         # layers do.
@@ -181,6 +186,7 @@ class TextRLModel(PreTrainedModel):
         frames: Frames | None = None,
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
+        game: int | None = None,
     ) -> TextRLOutput:
         """Read tokens (batch, time) and evaluate the heads at state_positions (batch, states) only.
 
@@ -188,31 +194,38 @@ class TextRLModel(PreTrainedModel):
         pairs: histories at which the world model is asked as well; needs the positions.
         frames: what the frame tokens show.
         attention_mask, position_ids: for padding on the left, which only a language model takes.
+        game: of a model of several, which one: tokens, actions and pairs are in its own numbers.
         """
+        actions = slice(None)
+        if game is not None:
+            actions = self.config.game(game).action_numbers
+            tokens = self.config.game(game).ids(tokens.device)[tokens]
         padding = {"attention_mask": attention_mask, "position_ids": position_ids}
         phi, cache = self._encode(tokens, frames, state_positions, past_key_values, padding)
         output = TextRLOutput(representation=phi, past_key_values=cache)
         if "policy" in self.config.heads:
-            output.policy = self._logits(phi) if self.config.lm else self.policy(phi)
+            policy = self._logits(phi) if self.config.lm else self.policy(phi)
+            output.policy = policy[..., actions]
         # The same numbers; only the gradient on its way back is scaled.
         phi = phi.detach() + self.config.value_gradient * (phi - phi.detach())
         if "v" in self.config.heads:
             output.v = self.v(phi).squeeze(-1)
         if "q" in self.config.heads:
             if past_key_values is None:  # to act, the targets are enough
-                output.q = torch.stack([self._of_tokens(head, phi) for head in self.q])
+                fast = [self._of_tokens(head, phi)[..., actions] for head in self.q]
+                output.q = torch.stack(fast)
             with torch.no_grad():
-                slow = [self._of_tokens(head, phi) for head in self.target_q]
+                slow = [self._of_tokens(head, phi)[..., actions] for head in self.target_q]
                 output.target_q = torch.stack(slow)
         if pairs is not None:
-            self._ask_world(output, tokens, frames, state_positions, pairs)
+            self._ask_world(output, tokens, frames, state_positions, pairs, game)
         return output
 
     @property
     def output_embeddings(self) -> Tensor:
         """A language model's, (tokens, width)."""
-        tied = self.backbone.get_input_embeddings().weight  # type: ignore[operator]
-        weight: Tensor = self.output.weight if hasattr(self, "output") else tied
+        module: Any = self.output if hasattr(self, "output") else self.get_input_embeddings()
+        weight: Tensor = module.weight
         return weight
 
     def _logits(self, phi: Tensor) -> Tensor:
@@ -273,30 +286,35 @@ class TextRLModel(PreTrainedModel):
         frames: Frames | None,
         state_positions: Tensor | None,
         pairs: Pairs,
+        game: int | None,
     ) -> None:
         """Add what the slow encoder and the world model say of the pairs' histories."""
         at = (pairs.episode, pairs.state)
         embeddings = self.output_embeddings.detach() if self.config.lm else None
+        world = self.world if game is None else self.world[game]
+        beta = self.config.beta if game is None else self.config.game(game).beta
         with torch.no_grad():
             target_phi, _ = self._encode(tokens, frames, state_positions, slow=True)
-            chosen = pairs.actions if pairs.from_data else self._choose(output, pairs)
+            chosen = pairs.actions if pairs.from_data else self._choose(output, pairs, beta)
             z = target_phi[at]
-            imagined = self.world(z, chosen, embeddings)
+            imagined = world(z, chosen, embeddings)
             output.imagined_reward, output.imagined_dynamics = imagined
         output.target_representation = target_phi
         assert output.representation is not None
         # The models learn from phi as it is; how much of that phi feels is the config's choice.
         phi = output.representation[at]
         phi = phi.detach() + self.config.world_gradient * (phi - phi.detach())
-        predicted = self.world(phi, pairs.actions, embeddings)
+        predicted = world(phi, pairs.actions, embeddings)
         output.predicted_reward, output.predicted_dynamics = predicted
         if "inverse" in self.config.heads:
             phi = output.representation
             following = (pairs.state + 1).clamp_max(phi.shape[1] - 1)
             both = torch.cat([phi[at], phi[pairs.episode, following]], dim=-1)
             output.inverse = self._of_tokens(self.inverse, both)
+            if game is not None:
+                output.inverse = output.inverse[..., self.config.game(game).action_numbers]
 
-    def _choose(self, output: TextRLOutput, pairs: Pairs) -> Tensor:
+    def _choose(self, output: TextRLOutput, pairs: Pairs, beta: float) -> Tensor:
         """A token of the current policy at each of the pairs' histories, (n,)."""
         at = (pairs.episode, pairs.state)
         here = TextRLOutput(
@@ -304,7 +322,7 @@ class TextRLModel(PreTrainedModel):
             target_q=None if output.target_q is None else output.target_q[:, *at],
             v=None if output.v is None else output.v[at],
         )
-        scores = action_scores(here, pairs.legal, self.config.beta)
+        scores = action_scores(here, pairs.legal, beta)
         return throw(pairs.dice, scores.softmax(dim=-1))
 
     def generate(
