@@ -37,13 +37,16 @@ def main() -> None:
         "--data",
         help="text: conversations to judge by, all of them (default: those that were held out)",
     )
+    parser.add_argument(
+        "--base", help="where an adapter's language model is, if not where it was in training"
+    )
     parser.add_argument("--json", metavar="FILE", help="write everything to this file too")
     options = parser.parse_args()
     if options.episodes is not None and options.episodes < 1:
         raise UserError(f"--episodes must be at least 1, not {options.episodes}")
     transformers.utils.logging.disable_progress_bar()
 
-    model, task = load_agent(options.checkpoint)
+    model, task = load_agent(options.checkpoint, options.base)
     if options.data:
         if not isinstance(task, TextTask):
             raise UserError(f"--data is for agents of the task text: this one plays {task.name}")
