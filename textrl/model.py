@@ -371,7 +371,7 @@ class TextRLModel(PreTrainedModel):
         """
         if not self.config.lora or self.config.lm is None:
             raise UserError("the checkpoint has no adapter: there is nothing to merge")
-        self.to(torch.float32)  # half precision would round the adapter away where it is small
+        nn.Module.to(self, torch.float32)  # half precision would round the adapter away where it is small
         self.config.lm["dtype"] = "float32"
         merge_adapter(self.backbone)
         for name in ("world", "target_representation", "inverse"):
