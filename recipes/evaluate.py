@@ -31,6 +31,12 @@ def main() -> None:
     parser.add_argument(
         "--beta", type=float, help="weight of Q - V against log pi (default: as trained)"
     )
+    parser.add_argument(
+        "--candidates",
+        type=int,
+        metavar="N",
+        help="whole actions compared before one is chosen; 1: token by token (default: as trained)",
+    )
     parser.add_argument("--seed", type=int, default=0, help="start of every random number")
     parser.add_argument("--against", help="another checkpoint of the same task to compare with")
     parser.add_argument(
@@ -42,8 +48,10 @@ def main() -> None:
     )
     parser.add_argument("--json", metavar="FILE", help="write everything to this file too")
     options = parser.parse_args()
-    if options.episodes is not None and options.episodes < 1:
-        raise UserError(f"--episodes must be at least 1, not {options.episodes}")
+    for name in ("episodes", "candidates"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise UserError(f"--{name} must be at least 1, not {value}")
     transformers.utils.logging.disable_progress_bar()
 
     model, task = load_agent(options.checkpoint, options.base)
@@ -51,7 +59,9 @@ def main() -> None:
         if not isinstance(task, TextTask):
             raise UserError(f"--data is for agents of the task text: this one plays {task.name}")
         task = task.with_data(options.data)
-    judgement = judge_anyhow(task, model, options.episodes, options.beta, options.seed)
+    judgement = judge_anyhow(
+        task, model, options.episodes, options.beta, options.seed, options.candidates
+    )
 
     beta = model.config.beta if options.beta is None else options.beta
     print(f"{options.checkpoint}: {task.name}, beta {beta:g}")

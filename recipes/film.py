@@ -8,8 +8,9 @@ import transformers
 from envs.tasks import load_agent
 from envs.vizdoom.task import VizdoomTask
 from textrl.config import make_parser
+from textrl.decoding import Decoding
 from textrl.errors import UserError, run_recipe
-from textrl.policy import Decoding, Policy
+from textrl.policy import Policy
 
 EXAMPLE = "python recipes/film.py runs/vizdoom --output episode.gif --hard"
 
@@ -41,7 +42,7 @@ def main() -> None:
     from envs.vizdoom.render import save_film
 
     env = MyWayHomeEnv(hard=options.hard, render_mode="rgb_array")
-    decoding = Decoding(model.config.beta, sample=not options.greedy)
+    decoding = Decoding.of(model, sample=not options.greedy)
     policy = Policy(model, task.language, decoding, options.seed)
     frame, _ = env.reset(seed=options.seed)
     policy.begin(task.prompt(1), frame[None])

@@ -13,7 +13,7 @@ from accelerate.utils import DistributedDataParallelKwargs, set_seed
 from tqdm import tqdm
 
 from envs.tasks import make_task
-from textrl.algorithms import ALGORITHMS, make_bisimulation
+from textrl.algorithms import ALGORITHMS
 from textrl.batches import Batches
 from textrl.build import new_model
 from textrl.checkpoint import TASK_FILE, WEIGHTS_FILE, check_same_task, save_checkpoint
@@ -55,7 +55,7 @@ def main() -> None:
         name = config.tracker
         raise UserError(f"--tracker {name} needs its package: pip install 'textrl[{name}]'")
     # Where the bisimulation loss is only measured, most steps leave its models out, if it has any.
-    measures_only = config.backbone in NEW_BACKBONES and not make_bisimulation(config).is_trained
+    measures_only = config.backbone in NEW_BACKBONES and not config.trains_bisimulation
     accelerator = Accelerator(
         cpu=not torch.accelerator.is_available(),
         kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=measures_only)],

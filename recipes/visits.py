@@ -12,8 +12,9 @@ from envs.tasks import load_agent
 from envs.vizdoom.task import VizdoomTask
 from textrl.checkpoint import describe_task
 from textrl.config import make_parser
+from textrl.decoding import Decoding
 from textrl.errors import UserError, run_recipe
-from textrl.policy import Decoding, Policy
+from textrl.policy import Policy
 from textrl.report import Estimate
 from textrl.rollout import Played, play
 from textrl.task import Task
@@ -73,7 +74,7 @@ def draw_agents(
             raise UserError(f"{name!r} plays {task.name}, which has no map to draw on")
         if any(describe_task(task) != describe_task(other) for other, _ in played.values()):
             raise UserError(f"{name!r} knows another map than the agents before it")
-        policy = Policy(model, task.language, Decoding(model.config.beta, sample), seed)
+        policy = Policy(model, task.language, Decoding.of(model, sample), seed)
         played[title] = task, play(task, policy, episodes or EPISODES[task.name], seed)
         score = Estimate.of(played[title][1].scores)
         low, high = score.interval

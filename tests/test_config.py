@@ -332,3 +332,9 @@ def test_parser_of_other_recipes(capsys: pytest.CaptureFixture[str]) -> None:
     assert "games to play (default: 236)" in text
     assert "None" not in text
     assert text.endswith("example:\n  python recipes/evaluate.py runs/wordle\n")
+
+
+def test_histories_are_compared_at_every_step_only_where_that_is_trained() -> None:
+    assert TrainConfig(bisim_every=7).compares_every == 7
+    assert TrainConfig(bisim=0.1).compares_every == 1
+    assert TrainConfig(bisim_inverse=0.1).compares_every == 1

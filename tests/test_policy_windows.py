@@ -11,10 +11,11 @@ from torch import Tensor
 
 from tests.frame_task import CELLS, SIDE, FrameTask, view
 from textrl import policy as policy_module
+from textrl.decoding import Decoding
 from textrl.frames import Frames
 from textrl.language import BEGIN_ID, FRAME, Language
 from textrl.model import TextRLModel, action_scores
-from textrl.policy import Decoding, Policy, Turn, joined
+from textrl.policy import Policy, Turn, joined
 from textrl.rollout import play
 
 MakeModel = Callable[..., TextRLModel]

@@ -16,7 +16,8 @@ from textrl.frames import Frames
 from textrl.language import PAD_ID, TokenLanguage
 
 BLOCK_ROWS = 64  # neighbours that are read together
-WINDOW_STEPS = 64  # steps whose episodes are in memory at once, and sorted by length
+WINDOW_STEPS = 64  # steps whose episodes are in memory at once
+PASS_TOKENS = 256  # what another pass through the network costs, in tokens that it could have read
 
 
 @dataclass(frozen=True)
@@ -154,8 +155,11 @@ class EpisodeBatches:
     """The batches of each training step, as a function of the step's number alone.
 
     So a resumed run reads what an uninterrupted one would, and every process finds its own share of
-    a step without asking the others. Rows are read in blocks of neighbours, blocks in random order;
-    a window of blocks is sorted by length into batches with little padding, taken in random order.
+    a step without asking the others. Rows are read in blocks of neighbours, blocks in random order.
+
+    A step's episodes are of all lengths: in many tasks an episode's length tells its return, and
+    values that learn from wins at one step and from losses at the next learn mostly the difference.
+    They are read in several passes, each of episodes of similar length, so that little is padding.
     """
 
     def __init__(
@@ -169,11 +173,14 @@ class EpisodeBatches:
         keep: NDArray[np.int64] | None = None,
         process: int = 0,
         processes: int = 1,
+        whole_every: int = 0,
         window_steps: int | None = None,
         ahead: int = 1,
     ) -> None:
         """batch_size: episodes per step over all processes; keep: the rows to use (None = all).
 
+        whole_every: how often a step is not cut by length, because something is drawn from all of
+        it; 0 = never.
         window_steps: how many steps' rows are read at once. Where that takes long, `ahead` of the
         same number lets the next window be read while this one is used.
         """
@@ -188,6 +195,7 @@ class EpisodeBatches:
         self._window_steps, self.ahead = window_steps or WINDOW_STEPS, ahead
         self._episodes, self._batch_size, self._seed = episodes, batch_size, seed
         self._accumulation, self._process, self._processes = accumulation, process, processes
+        self._whole_every = whole_every
         self._window_name: tuple[int, int] | None = None
         self._window_rows: Rows
         self._window_batches: NDArray[np.int64]
@@ -202,15 +210,26 @@ class EpisodeBatches:
             self._load_window(epoch, window)
         picks = self._window_batches[step_in_window]
         action_count, completed_count = self._window_counts[:, picks].sum(axis=1).tolist()
+        lengths = self._window_rows.lengths
+        picks = picks[np.argsort(lengths[picks], kind="stable")]
+        is_whole = self._whole_every > 0 and step % self._whole_every == 0
         # Every n-th episode: lengths, and so the work, are spread evenly over the parts.
         parts = self._accumulation * self._processes
+        shares = [picks[part::parts] for part in range(self._process, parts, self._processes)]
+        passes = [
+            collate(self._window_rows, similar, self._language)
+            for share in shares
+            for similar in np.split(share, [] if is_whole else cheapest_cuts(lengths[share]))
+        ]
         return [
             replace(
-                collate(self._window_rows, picks[part::parts], self._language),
+                each,
+                # What follows the last state, such as the answer to a last action, nobody reads.
+                tokens=each.tokens[:, : int(each.state_positions.max()) + 1],
                 action_count=action_count,
                 completed_count=completed_count,
             )
-            for part in range(self._process, parts, self._processes)
+            for each in passes
         ]
 
     def _load_window(self, epoch: int, window: int) -> None:
@@ -223,18 +242,37 @@ class EpisodeBatches:
         self._window_rows = read_rows(
             self._rows, chosen if self._keep is None else self._keep[chosen]
         )
-        lengths = self._window_rows.lengths
         self._window_counts = count_actions(self._window_rows, self._language)
 
         random = np.random.default_rng((self._seed, epoch, window))
-        shuffled = random.permutation(len(lengths))
-        by_length = shuffled[np.argsort(lengths[shuffled], kind="stable")]
-        batches = len(by_length) // self._batch_size
-        # Which episodes an epoch's last, short window leaves out is random as well.
-        spare = len(by_length) - batches * self._batch_size
-        by_length = np.delete(by_length, random.choice(len(by_length), spare, replace=False))
-        self._window_batches = random.permutation(by_length.reshape(batches, self._batch_size))
+        shuffled = random.permutation(len(chosen))
+        batches = len(shuffled) // self._batch_size
+        # An epoch's last, short window leaves some episodes out, other ones in each epoch.
+        shuffled = shuffled[: batches * self._batch_size]
+        self._window_batches = shuffled.reshape(batches, self._batch_size)
         self._window_name = (epoch, window)
+
+
+def cheapest_cuts(lengths: NDArray[np.int64]) -> list[int]:
+    """Where to cut sorted lengths into passes, so that padding and passes cost least together.
+
+    A pass costs its longest length times its episodes, and PASS_TOKENS.
+    """
+    # A cut between equal lengths saves nothing: only where the length changes.
+    borders = [0, *(np.flatnonzero(np.diff(lengths)) + 1).tolist(), len(lengths)]
+    cost, cut = [0.0], [0]  # of the episodes before each border, and where their last pass begins
+    for number, end in enumerate(borders[1:], start=1):
+        options = [
+            cost[before] + (end - borders[before]) * int(lengths[end - 1]) + PASS_TOKENS
+            for before in range(number)
+        ]
+        cut.append(int(np.argmin(options)))
+        cost.append(min(options))
+    cuts: list[int] = []
+    number = len(borders) - 1
+    while number := cut[number]:
+        cuts.insert(0, borders[number])
+    return cuts
 
 
 def count_actions(rows: Rows, language: TokenLanguage) -> NDArray[np.integer | np.floating]:

@@ -77,7 +77,6 @@ def config_for(
     lm: the language model under it, if there is one. A slow copy of that is held only where the
     bisimulation loss is trained, not to measure it.
     """
-    is_trained = config.bisim > 0 or config.bisim_inverse > 0
     shape = {
         "vocabulary": len(task.language.tokens),
         "layers": config.layers,
@@ -100,12 +99,14 @@ def config_for(
         representation_bound=config.representation_bound,
         heads=(
             *heads,
-            *(["world"] if lm is None or is_trained else []),
+            *(["world"] if lm is None or config.trains_bisimulation else []),
             *(["inverse"] if config.bisim_inverse else []),
         ),
         q_heads=q_heads,
         q_rank=config.q_rank,
         value_gradient=config.value_gradient,
-        world_gradient=config.bisim_fit if is_trained else 0.0,
+        world_gradient=config.bisim_fit if config.trains_bisimulation else 0.0,
         beta=config.beta,
+        candidates=config.candidates,
+        plausible=config.plausible,
     )

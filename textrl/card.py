@@ -30,11 +30,12 @@ USAGE = """\
 
 ```python
 from envs.tasks import load_agent
-from textrl.policy import Decoding, Policy
+from textrl.decoding import Decoding
+from textrl.policy import Policy
 from textrl.rollout import play
 
 model, task = load_agent("NAME")
-policy = Policy(model, task.language, Decoding(model.config.beta, sample=False), seed=0)
+policy = Policy(model, task.language, Decoding.of(model, sample=False), seed=0)
 played = play(task, policy, episodes=20, seed=0)
 print(played.scores.mean())
 ```

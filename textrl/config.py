@@ -133,6 +133,10 @@ class TrainConfig:
         minimum=0,
         maximum=1,
     )
+    whole_actions: bool = option(
+        False,
+        "ilql: V learns what whole actions are worth, not their single tokens",
+    )
     target_rate: float = option(
         0.005,
         "share of the online weights that moves into the targets each step",
@@ -201,6 +205,18 @@ class TrainConfig:
         True, "play a complete evaluation at the end, beside reference players"
     )
     beta: float = option(4.0, "weight of Q - V against log pi when acting", minimum=0)
+    candidates: int = option(
+        1,
+        "whole actions that the policy names before one is chosen, by log pi and Q; 1 chooses token"
+        " by token",
+        minimum=1,
+    )
+    plausible: float = option(
+        0.0,
+        "candidates of greedy play: the least odds, as a share of the likeliest one's",
+        minimum=0,
+        maximum=1,
+    )
     save_every: int = option(1000, "steps between checkpoints", minimum=1)
     log_every: int = option(20, "steps between lines of metrics", minimum=1)
     tracker: Literal["none", "tensorboard", "trackio", "wandb"] = option(
@@ -211,6 +227,16 @@ class TrainConfig:
         "USER/NAME on the Hugging Face Hub to publish the agent as, at every save and at the end",
     )
     private: bool = option(False, "make the repository on the Hub one that only you can see")
+
+    @property
+    def trains_bisimulation(self) -> bool:
+        """Whether the loss, or what guards it against collapse, is minimized."""
+        return self.bisim > 0 or self.bisim_inverse > 0
+
+    @property
+    def compares_every(self) -> int:
+        """Steps between those at which histories of the whole batch are compared."""
+        return 1 if self.trains_bisimulation else self.bisim_every
 
     def __post_init__(self) -> None:
         if self.optimizer == "muon" and self.backbone == "rnn":

@@ -41,6 +41,8 @@ class TextRLConfig(PreTrainedConfig):
         value_gradient: float = 1.0,
         world_gradient: float = 0.0,
         beta: float = 1.0,
+        candidates: int = 1,
+        plausible: float = 0.0,
         **others: Any,
     ) -> None:
         """steps: how long it has been trained.
@@ -63,7 +65,7 @@ class TextRLConfig(PreTrainedConfig):
         representation_bound: the largest norm of a representation; 0 = any.
         value_gradient: the share of the Q and V heads' gradient that reaches the representation;
         world_gradient: the share of the world model's.
-        beta: the weight of Q (less V) against log pi to act with unless told otherwise.
+        beta, candidates, plausible: how it acts unless told otherwise, see textrl.decoding.
         """
         self.vocabulary = vocabulary
         self.first_action = first_action
@@ -94,6 +96,8 @@ class TextRLConfig(PreTrainedConfig):
         self.value_gradient = value_gradient
         self.world_gradient = world_gradient
         self.beta = beta
+        self.candidates = candidates
+        self.plausible = plausible
         super().__init__(**others)
 
     @property

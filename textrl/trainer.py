@@ -86,8 +86,7 @@ def train(
             waiting = time.perf_counter()
             parts = upcoming.step(step)
             waited += time.perf_counter() - waiting
-            is_measured = bisimulation.is_trained or step % config.bisim_every == 0
-            has_pairs = has_world and is_measured
+            has_pairs = has_world and step % config.compares_every == 0
             for number, batch in enumerate(parts, start=1):
                 seed = (config.seed, step, accelerator.process_index, number)
                 pairs = draw_pairs(batch, seed, from_data) if has_pairs else None

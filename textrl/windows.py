@@ -252,7 +252,7 @@ def make_batches(
         "processes": processes,
     }
     if not config.window:
-        return EpisodeBatches(rows, task.language, **common)
+        return EpisodeBatches(rows, task.language, whole_every=config.compares_every, **common)
     return WindowBatches(
         rows,
         task.language,

@@ -157,6 +157,7 @@ class TextTask(LoggedTask):
             keep=keep,
             process=process,
             processes=processes,
+            whole_every=config.compares_every if config.trains_bisimulation else 0,
             window_steps=STEPS_AT_ONCE,
             ahead=STEPS_AT_ONCE,
         )

@@ -14,9 +14,9 @@ from textrl.batches import EpisodeBatches
 from textrl.build import config_for
 from textrl.config import TrainConfig
 from textrl.dataset import best_episodes
+from textrl.decoding import Decoding
 from textrl.evaluation import evaluate
 from textrl.model import TextRLModel
-from textrl.policy import Decoding
 from textrl.trainer import train
 
 # Nearly all end in "ight": to try them one after the other takes luck, "storm" tells many apart.

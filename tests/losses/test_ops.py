@@ -9,7 +9,14 @@ import torch
 from textrl.losses.bc import bc_loss
 from textrl.losses.cql import CQLWeights, cql_loss
 from textrl.losses.ilql import ILQLWeights, ilql_loss
-from textrl.losses.ops import lambda_returns, legal_only, masked_mean, next_states, of_actions
+from textrl.losses.ops import (
+    at_end_of_action,
+    lambda_returns,
+    legal_only,
+    masked_mean,
+    next_states,
+    of_actions,
+)
 
 
 def doubles(values: list[Any]) -> torch.Tensor:
@@ -53,6 +60,15 @@ def test_next_states_shifts_by_one() -> None:
     # With the history's end as a third state, then without one: a zero stands there.
     assert next_states(doubles([[5.0, 6.0, 7.0]]), actions=2).tolist() == [[6.0, 7.0]]
     assert next_states(doubles([[5.0, 6.0]]), actions=2).tolist() == [[6.0, 0.0]]
+
+
+def test_values_at_the_end_of_each_action() -> None:
+    # Two actions of two tokens; one of three and one that was cut after its first; one token.
+    values = doubles([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0], [9.0, 0.0, 0.0, 0.0]])
+    ends = torch.tensor([[0, 1, 0, 1], [0, 0, 1, 0], [1, 0, 0, 0]]).bool()
+    is_action = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 1], [1, 0, 0, 0]]).bool()
+    found = at_end_of_action(values, ends, is_action)
+    assert found.tolist() == [[2, 2, 4, 4], [7, 7, 7, 8], [9, 0, 0, 0]]
 
 
 def by_hand(mix: float) -> list[list[float]]:

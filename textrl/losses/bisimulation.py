@@ -27,11 +27,6 @@ class BisimulationWeights:
     discount: float = 1.0
     inverse: float = 0.0
 
-    @property
-    def is_trained(self) -> bool:
-        """Whether the encoder feels anything of it; if not, it is only measured."""
-        return self.weight > 0 or self.inverse > 0
-
 
 @dataclass(frozen=True)
 class BisimulationTerms:

@@ -52,6 +52,19 @@ def conservative_loss(
     return masked_mean(gap.sum(0), counts, total)
 
 
+def at_end_of_action(values: Tensor, ends_action: Tensor, is_action: Tensor) -> Tensor:
+    """For every token of an action, the value at its last one; all (batch, actions).
+
+    An action that a time limit cut in its middle ends at the last token that there is.
+    """
+    is_followed = torch.nn.functional.pad(is_action, (0, 1))[:, 1:]
+    place = torch.arange(values.shape[1], device=values.device)
+    ends = torch.where(ends_action | ~is_followed, place, values.shape[1])
+    # The first end at or after each place.
+    index = ends.flip(1).cummin(dim=1).values.flip(1)
+    return values.gather(1, index)
+
+
 def next_states(values: Tensor, actions: int) -> Tensor:
     """Align values of states with the actions that lead there: (batch, states) -> (batch, actions).
 

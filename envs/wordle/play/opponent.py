@@ -10,10 +10,11 @@ from envs.tasks import load_agent
 from envs.wordle.game import decode_words, encode_words
 from envs.wordle.play.duel import Duel, Guess, fitting, models_guess
 from envs.wordle.task import LETTERS, WordleTask
+from textrl.decoding import Decoding
 from textrl.errors import UserError
 from textrl.language import BEGIN_ID, ActionGrammar
 from textrl.model import TextRLModel
-from textrl.policy import Decoding, Policy
+from textrl.policy import Policy
 
 TOP_LETTERS = 3
 REMEDY = "`make wordle` trains one into runs/wordle, and a Hub id (USER/NAME) works too"
@@ -89,5 +90,5 @@ def load_opponent(name: str, beta: float | None = None, sample: bool = False) ->
         raise UserError(f"{error}; {REMEDY}") from error
     if not isinstance(task, WordleTask):
         raise UserError(f"{name!r} has learned {task.name!r}: only wordle can be played against")
-    decoding = Decoding(model.config.beta if beta is None else beta, sample)
+    decoding = Decoding.of(model, sample, beta)
     return Opponent(name, model, task, decoding)

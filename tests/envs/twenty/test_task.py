@@ -15,9 +15,10 @@ from textrl.checkpoint import describe_task
 from textrl.checks import check_episodes
 from textrl.config import read_preset
 from textrl.dataset import load_episodes, returns_by_behaviour
+from textrl.decoding import Decoding
 from textrl.episode import Episode
 from textrl.model import TextRLModel
-from textrl.policy import Decoding, Policy
+from textrl.policy import Policy
 from textrl.rollout import play
 
 PRESETS = Path(__file__).parents[3] / "recipes" / "configs"
