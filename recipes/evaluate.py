@@ -46,6 +46,9 @@ def main() -> None:
         "--data",
         help="text: conversations to judge by, all of them (default: those that were held out)",
     )
+    parser.add_argument(
+        "--base", help="where an adapter's language model is, if not where it was in training"
+    )
     parser.add_argument("--json", metavar="FILE", help="write everything to this file too")
     options = parser.parse_args()
     for name in ("episodes", "candidates"):
@@ -62,7 +65,7 @@ def main() -> None:
 
 def judged(options: argparse.Namespace) -> dict[str, Any]:
     """Judge the agent as the command line says, print how it did, and give it for programs."""
-    model, task = load_checkpoint(options.checkpoint)
+    model, task = load_checkpoint(options.checkpoint, options.base)
     if options.data and not isinstance(task, TextTask):
         raise UserError(f"--data is for agents of the task text: this one plays {task.name}")
     if isinstance(task, CombinedTask) and options.task is None:

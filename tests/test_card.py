@@ -150,3 +150,14 @@ def test_a_dataset_s_card(wordle: WordleTask, episodes: int, size: str) -> None:
     assert table(text)[1] == ["novice", "9", f"{9 / episodes:.1%}", "-3.000"]
     assert table(text)[2] == ["all", f"{episodes:,}", "100.0%", f"{mean:.3f}"]
     assert "Made by hand." in text and 'load_episodes("mine/games")' in text
+
+
+def test_a_language_model_under_it_is_named(wordle: WordleTask, tmp_path: Path) -> None:
+    config = TrainConfig(backbone="someone/lm", lora_rank=8)
+    text = model_card(config, wordle, 10, "mine/agent")
+    assert "the language model `someone/lm` (not part of these files" in text
+    assert "LoRA adapter of rank 8" in text
+    card = ModelCard(text)
+    assert card.data.base_model == "someone/lm" and "lora" in card.data.tags
+    local = ModelCard(model_card(TrainConfig(backbone=str(tmp_path)), wordle, 10, "mine/agent"))
+    assert local.data.base_model is None

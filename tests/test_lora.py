@@ -186,6 +186,8 @@ def test_without_a_base_or_on_another_it_says_so(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"language model cannot be had: .*lm.* base") as error:
         TextRLModel.from_pretrained(tmp_path / "agent")
     assert "\n" not in str(error.value)
+    with pytest.raises(UserError, match="dtype is not for an adapter"):
+        TextRLModel.from_pretrained(tmp_path / "agent", dtype=torch.bfloat16)
     loaded = TextRLModel.from_pretrained(tmp_path / "agent", base=str(tmp_path / "moved"))
     assert all(torch.equal(said[name], each) for name, each in everything(loaded).items())
     save_lm("llama", tmp_path / "lm", seed=1)
@@ -220,6 +222,15 @@ def test_half_precision_stays_where_nothing_is_trained(tmp_path: Path) -> None:
     assert torch.equal(everything(model)["policy"], expected)
     before = train_some(model, config, range(1))
     assert train_some(model, config, range(1)) < before
+
+    model.merge_adapter()
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+    model.save_pretrained(tmp_path / "merged")
+    loaded = TextRLModel.from_pretrained(tmp_path / "merged")
+    ours, theirs = model.state_dict(), loaded.state_dict()
+    assert ours.keys() == theirs.keys()
+    for name in ours:
+        assert ours[name].dtype == theirs[name].dtype and torch.equal(ours[name], theirs[name])
 
 
 def test_peft_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

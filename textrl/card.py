@@ -90,15 +90,21 @@ def model_card(
     steps: how many of config.max_steps it has been trained. name: where it can be loaded from.
     """
     members = config.members if isinstance(config, CombinedConfig) else {config.task: config}
-    public = [m.data for m in members.values() if is_hub_name(m.data) and not Path(m.data).exists()]
+    public = [member.data for member in members.values() if _is_public(member.data)]
     steps_of = f"{steps:,} of {config.max_steps:,}" if steps < config.max_steps else f"{steps:,}"
     algorithm = ALGORITHM_NAMES[config.algo]
     if config.bisim:
         algorithm += f" with a bisimulation loss (weight {config.bisim:g})"
     backbone = f"a {config.backbone} backbone of {config.layers} layers x {config.width}"
     is_lm = config.backbone not in NEW_BACKBONES
+    is_lm_public = is_lm and _is_public(config.backbone)
     if is_lm:
         backbone = f"the language model `{config.backbone}`"
+    if config.lora_rank:
+        backbone += (
+            " (not part of these files, which are the heads and a LoRA adapter of rank"
+            f" {config.lora_rank})"
+        )
     if isinstance(task, LoggedTask):
         results = _figures(report) if report else NOT_YET
         indexed = _eval_figures(config, report) if report else None
@@ -111,9 +117,12 @@ def model_card(
     metadata = ModelCardData(
         library_name="textrl",
         pipeline_tag="reinforcement-learning",
-        tags=["textrl", "offline-rl", *members, config.algo],
+        tags=[
+            *("textrl", "offline-rl", *members, config.algo),
+            *(["lora"] if config.lora_rank else []),
+        ],
         datasets=public or None,
-        base_model=config.backbone if is_lm and is_hub_name(config.backbone) else None,
+        base_model=config.backbone if is_lm_public else None,
         model_name=name.rsplit("/", 1)[-1] if report else None,
         eval_results=indexed,
     )
@@ -301,6 +310,11 @@ def _eval_figures(config: TrainConfig, report: Report) -> list[EvalResult]:
         )
         for name, value in report["figures"].items()
     ]
+
+
+def _is_public(name: str) -> bool:
+    """Whether the name is the Hub's, not a folder's or a file's."""
+    return is_hub_name(name) and not Path(name).exists()
 
 
 def _interval(interval: Sequence[float | None] | None, note: str) -> str:

@@ -137,6 +137,9 @@ class TextRLModel(PreTrainedModel):
         name, revision = pretrained_model_name_or_path, options.get("revision", "main")
         config: Any = options.get("config") or TextRLConfig.from_pretrained(name, revision=revision)
         if config.lora:
+            for option in ("dtype", "device_map", "quantization_config"):
+                if options.get(option) is not None:
+                    raise UserError(f"{option} is not for an adapter: merge it first")
             folder = fetch(str(name), "model", [SAFE_WEIGHTS_NAME], revision)
             model = cls(config, base_lm(config, base))
             model.load_saved_state(load_file(folder / SAFE_WEIGHTS_NAME))
@@ -380,12 +383,15 @@ class TextRLModel(PreTrainedModel):
             torch._foreach_lerp_(slow, followed, rate)
 
     def merge_adapter(self) -> None:
-        """Make the adapter part of the backbone's own weights, for good.
+        """Make the adapter part of the backbone's own weights, for good, in single precision.
 
         What only training needs, the world model and its slow copies, is gone then.
         """
-        if not self.config.lora:
+        if not self.config.lora or self.config.lm is None:
             raise UserError("the checkpoint has no adapter: there is nothing to merge")
+        # Half precision would round the adapter away where it is small.
+        nn.Module.to(self, torch.float32)
+        self.config.lm["dtype"] = "float32"
         merge_adapter(self.backbone)
         for name in ("world", "target_representation", "inverse"):
             if hasattr(self, name):
