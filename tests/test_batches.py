@@ -217,7 +217,9 @@ def test_a_batch_moves_as_a_whole(language: Language, random_episodes: MakeEpiso
     rows = Rows.from_table(episodes_to_table(random_episodes(3)))
     moved = collate(rows, np.arange(3), language).to(torch.device("meta"))
     tensors = [
-        getattr(moved, f.name) for f in fields(Batch) if not f.name.endswith(("_count", "frames"))
+        getattr(moved, f.name)
+        for f in fields(Batch)
+        if not f.name.endswith(("_count", "frames", "game", "share"))
     ]
     assert {tensor.device.type for tensor in tensors} == {"meta"}
     assert moved.action_count == int(np.sum(rows.is_action))

@@ -75,7 +75,11 @@ _PER_ACTION = (
     *("actions", "rewards", "observations", "ends_action", "is_action", "has_next"),
     *("is_followed", "return_after"),
 )
-_TENSORS = [field.name for field in fields(Batch) if not field.name.endswith(("_count", "frames"))]
+_TENSORS = [
+    field.name
+    for field in fields(Batch)
+    if not field.name.endswith(("_count", "frames", "game", "share"))
+]
 
 
 @pytest.fixture
