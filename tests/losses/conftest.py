@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from textrl.batches import Batch
-from textrl.model import TextRLOutput
+from textrl.outputs import TextRLOutput
 
 GARBAGE = 1e3
 
