@@ -26,7 +26,8 @@ from textrl.config import TrainConfig
 from textrl.errors import UserError
 from textrl.language_model import load_lm
 from textrl.losses.ilql import ILQLWeights, ilql_loss
-from textrl.model import TextRLModel, TextRLOutput
+from textrl.model import TextRLModel
+from textrl.outputs import TextRLOutput
 from textrl.pairs import draw_pairs
 from textrl.trainer import make_optimizers
 

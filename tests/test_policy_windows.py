@@ -14,7 +14,8 @@ from textrl import policy as policy_module
 from textrl.decoding import Decoding
 from textrl.frames import Frames
 from textrl.language import BEGIN_ID, FRAME, Language
-from textrl.model import TextRLModel, action_scores
+from textrl.model import TextRLModel
+from textrl.outputs import action_scores
 from textrl.policy import Policy, Turn, joined
 from textrl.rollout import play
 

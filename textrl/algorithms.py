@@ -11,7 +11,7 @@ from textrl.losses.bisimulation import BisimulationWeights
 from textrl.losses.cql import CQLWeights, cql_loss
 from textrl.losses.ilql import ILQLWeights, ilql_loss
 from textrl.losses.ops import Terms
-from textrl.model import TextRLOutput
+from textrl.outputs import TextRLOutput
 
 Loss = Callable[[TextRLOutput, Batch], Terms]
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tests.slow_batches import TENSORS
 from textrl.batches import Batch
-from textrl.model import TextRLOutput
+from textrl.outputs import TextRLOutput
 
 GARBAGE = 1e3
 
