@@ -13,7 +13,7 @@ from transformers.utils.generic import ModelOutput
 
 from textrl.backbones import BACKBONES, Shape, initialize_cells
 from textrl.config import TrainConfig
-from textrl.frames import Frames, PatchEncoder
+from textrl.frames import Frames, PatchEncoder, Patches
 from textrl.losses.ops import legal_only
 from textrl.pairs import Pairs, throw
 from textrl.task import Task
@@ -203,13 +203,13 @@ class TextRLModel(PreTrainedModel):
         state_positions: Tensor | None = None,
         past_key_values: Any = None,
         pairs: Pairs | None = None,
-        frames: Frames | None = None,
+        frames: Frames | Patches | None = None,
     ) -> TextRLOutput:
         """Read tokens (batch, time) and evaluate the heads at state_positions (batch, states) only.
 
         Without positions: at the last token, which is what acting needs, one state per episode.
         pairs: histories at which the world model is asked as well; needs the positions.
-        frames: what the frame tokens show.
+        frames: what the frame tokens show, as pixels or as self.frames has encoded them.
         """
         phi, cache = self._encode(tokens, frames, state_positions, past_key_values)
         output = TextRLOutput(representation=phi, past_key_values=cache)
@@ -231,7 +231,7 @@ class TextRLModel(PreTrainedModel):
     def _encode(
         self,
         tokens: Tensor,
-        frames: Frames | None,
+        frames: Frames | Patches | None,
         state_positions: Tensor | None,
         cache: Any = None,
         slow: bool = False,
@@ -241,7 +241,10 @@ class TextRLModel(PreTrainedModel):
         representation = self.target_representation if slow else self.representation
         embedded = backbone.get_input_embeddings()(tokens)  # type: ignore[operator]
         if frames is not None:
-            patches = (self.target_frames if slow else self.frames)(frames.pixels)
+            if isinstance(frames, Patches):
+                patches = frames.embedded
+            else:
+                patches = (self.target_frames if slow else self.frames)(frames.pixels)
             places = torch.arange(self.config.patches, device=tokens.device)
             at = (frames.episode[:, None], frames.position[:, None] + places)
             embedded = embedded.index_put(at, patches, accumulate=True)
@@ -262,7 +265,7 @@ class TextRLModel(PreTrainedModel):
         self,
         output: TextRLOutput,
         tokens: Tensor,
-        frames: Frames | None,
+        frames: Frames | Patches | None,
         state_positions: Tensor | None,
         pairs: Pairs,
     ) -> None:
