@@ -104,8 +104,7 @@ def blockwise(convolution: nn.Module, pixels: Tensor) -> Tensor:
     with 16 channels, for which there are kernels twice as fast as for a single channel.
     What it sees are pixels / SCALE - 1; that is done to the kernel, of which there is less.
     """
-    weight, bias = convolution.weight, convolution.bias
-    assert isinstance(weight, Tensor) and isinstance(bias, Tensor)
+    weight, bias = kernel_of(convolution)
     block, across = STRIDES[0], KERNELS[0] // STRIDES[0]
     height, width = (length // block for length in pixels.shape[1:])
     pixels = pixels[:, : height * block, : width * block]
@@ -116,6 +115,13 @@ def blockwise(convolution: nn.Module, pixels: Tensor) -> Tensor:
     kernel = channels_last(kernel.reshape(-1, block * block, across, across))
     shifted = bias - weight.sum(dim=(1, 2, 3))
     return nn.functional.conv2d(channels.to(weight.dtype), kernel, shifted)
+
+
+def kernel_of(convolution: nn.Module) -> tuple[Tensor, Tensor]:
+    """Its weight and bias."""
+    weight, bias = convolution.weight, convolution.bias
+    assert isinstance(weight, Tensor) and isinstance(bias, Tensor)
+    return weight, bias
 
 
 def channels_last(weights: Tensor) -> Tensor:
@@ -153,9 +159,9 @@ class PatchEncoder(nn.Module):
         """(frames, height, width) of uint8 -> (frames, patches, width)."""
         first, *others = self.convolutions
         seen = blockwise(first, pixels).relu_()
-        for layer in others:
-            weight, stride = channels_last(layer.weight), layer.stride
-            seen = nn.functional.conv2d(seen, weight, layer.bias, stride).relu_()
+        for convolution, stride in zip(others, STRIDES[1:], strict=True):
+            weight, bias = kernel_of(convolution)
+            seen = nn.functional.conv2d(seen, channels_last(weight), bias, stride).relu_()
         (below, right), (high, wide) = self.margin, self.patch
         seen = nn.functional.pad(seen, (0, right, 0, below))
         cut = seen.reshape(len(seen), FILTERS[-1], self.across, high, self.across, wide)
