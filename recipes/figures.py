@@ -99,7 +99,7 @@ def draw_walks(experiment: Experiment, runs: Sequence[Run], output: Path) -> lis
     """Where the agents of the first seed go, and how often each method finds home from where."""
     from envs.vizdoom.render import draw_success, save_picture  # only who draws needs Pillow
 
-    ways, spots = (output / f"{experiment.task}-{name}.png" for name in ("paths", "spots"))
+    ways, spots = (output / f"{experiment.task}-{name}.png" for name in ("ways", "spots"))
     chosen = {run.method: str(run.folder) for run in runs if run.seed == 0}
     draw_agents(ways, chosen, sample=True)
     maps = []

@@ -18,7 +18,7 @@ from textrl.report import Estimate
 from textrl.rollout import Played, play
 from textrl.task import Task
 
-EPISODES = {"gridworld": 1000, "vizdoom": 50}
+EPISODES = {"gridworld": 1000, "vizdoom": 25}
 EXAMPLE = "python recipes/visits.py runs/filtered-bc runs/cql runs/bisim --output visits.png"
 
 
@@ -35,7 +35,7 @@ def main() -> None:
         "--episodes",
         type=int,
         metavar="N",
-        help="to play by each (default: 1000 in the gridworld, 50 in ViZDoom)",
+        help="to play by each (default: 1000 in the gridworld, 25 in ViZDoom)",
     )
     parser.add_argument("--sample", action="store_true", help="sample actions, not the best ones")
     parser.add_argument(
