@@ -1,13 +1,13 @@
 """The paper's figures, drawn from finished runs and their metrics."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from recipes.experiments import EXPERIMENTS, Experiment, Run, look_up
+from recipes.experiments import Experiment, Run, look_up
 from recipes.visits import draw_agents
 from textrl.metrics import METRICS_FILE
 from textrl.publish import saved_report
@@ -35,7 +35,6 @@ def draw_visits(experiment: Experiment, runs: Sequence[Run], output: Path) -> li
 def draw_curves(experiment: Experiment, runs: Sequence[Run], output: Path) -> list[Path]:
     """Figure 4: the bisimulation loss during training, minimized and only measured."""
     figure, axes = new_figure(width=5.5)
-    axes = axes[0]
     methods = [name for name in experiment.methods if f"{name}+bisim" in experiment.methods]
     methods += [f"{name}+bisim" for name in methods]
     for method, (colour, dashes, _) in zip(methods, LINES, strict=False):
@@ -62,35 +61,32 @@ def bisimulation_curve(run: Run) -> tuple[list[int], list[float]]:
     )
 
 
-def draw_hypothesis(planned: Mapping[str, Sequence[Run]], output: Path) -> Path:
+def draw_hypothesis(experiment: Experiment, runs: Sequence[Run], output: Path) -> Path:
     """The paper's hypothesis: over all runs, the final bisimulation loss against the return."""
-    figure, panels = new_figure(len(planned))
-    for axes, (name, runs) in zip(panels, planned.items(), strict=True):
-        experiment = EXPERIMENTS[name]
-        for method, (colour, _, marker) in zip(experiment.methods, LINES, strict=False):
-            points = [
-                (
-                    bisimulation_curve(run)[1][-1],
-                    look_up(report, next(iter(experiment.views.values())))["mean"],
-                )
-                for run in runs
-                if run.method == method and (report := saved_report(run.folder)) is not None
-            ]
-            if points:
-                axes.scatter(*zip(*points, strict=True), c=colour, marker=marker, label=method)
-        view = next(iter(experiment.views)) or "greedy"
-        axes.set(xscale="log", xlabel="final bisimulation loss", ylabel=f"mean score, {view}")
-        axes.set_title(name, fontsize=10)
-        axes.legend(frameon=False, fontsize=8)
-    return save(figure, output / "hypothesis.png")
+    figure, axes = new_figure()
+    view, keys = next(iter(experiment.views.items()))
+    for method, (colour, _, marker) in zip(experiment.methods, LINES, strict=False):
+        points = [
+            (bisimulation_curve(run)[1][-1], look_up(report, keys)["mean"])
+            for run in runs
+            if run.method == method and (report := saved_report(run.folder)) is not None
+        ]
+        if points:
+            axes.scatter(*zip(*points, strict=True), c=colour, marker=marker, label=method)
+    axes.set(
+        xscale="log", xlabel="final bisimulation loss", ylabel=f"mean score, {view or 'greedy'}"
+    )
+    axes.set_title(experiment.task, fontsize=10)
+    axes.legend(frameon=False, fontsize=8)
+    return save(figure, output / f"hypothesis-{experiment.task}.png")
 
 
-def new_figure(panels: int = 1, width: float = 4.2) -> tuple[Any, Any]:
-    """An empty figure and its axes, side by side."""
+def new_figure(width: float = 4.2) -> tuple[Any, Any]:
+    """An empty figure and its axes."""
     from matplotlib.figure import Figure  # an extra: only who draws needs it
 
-    figure = Figure(figsize=(width * panels, 3.6), layout="constrained")
-    return figure, figure.subplots(1, panels, squeeze=False)[0]
+    figure = Figure(figsize=(width, 3.6), layout="constrained")
+    return figure, figure.subplots()
 
 
 def save(figure: Any, path: Path) -> Path:
@@ -103,7 +99,7 @@ def draw_walks(experiment: Experiment, runs: Sequence[Run], output: Path) -> lis
     """Where the agents of the first seed go, and how often each method finds home from where."""
     from envs.vizdoom.render import draw_success, save_picture  # only who draws needs Pillow
 
-    ways, spots = (output / f"{experiment.task}-{name}.png" for name in ("paths", "spots"))
+    ways, spots = (output / f"{experiment.task}-{name}.png" for name in ("ways", "spots"))
     chosen = {run.method: str(run.folder) for run in runs if run.seed == 0}
     draw_agents(ways, chosen, sample=True)
     maps = []

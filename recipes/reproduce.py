@@ -1,6 +1,5 @@
 """Remake the paper's experiments: plan -> train what is missing -> compare -> results/."""
 
-import argparse
 import json
 import operator
 import os
@@ -91,14 +90,10 @@ def main() -> None:
         results = compare(experiment, options.scale, runs)
         write_json(output / f"{name}.json", results)
         print(results_table(experiment, results))
-        for figure in draw(experiment, runs, output):
+        for figure in [*draw(experiment, runs, output), draw_hypothesis(experiment, runs, output)]:
             print(f"-> {figure}")
-    if options.plan:
-        return
-    finished = finished_runs(options)
-    if finished:
-        print(f"-> {draw_hypothesis(finished, output)}")
-    print(f"-> {write_summary(output)}")
+    if not options.plan:
+        print(f"-> {write_summary(output)}")
 
 
 def reproduce_theory(runs: Path, output: Path, only_plan: bool) -> None:
@@ -120,17 +115,6 @@ def reproduce_theory(runs: Path, output: Path, only_plan: bool) -> None:
     for file in sorted(folder.glob("theory*")):
         shutil.copy(file, output)
         print(f"-> {output / file.name}")
-
-
-def finished_runs(options: argparse.Namespace) -> dict[str, list[Run]]:
-    """By experiment, what is there, whichever of them were asked for this time."""
-    folder = Path(options.runs) / options.scale
-    planned = {
-        name: plan(experiment, options.scale, options.seeds or experiment.seeds, folder)
-        for name, experiment in EXPERIMENTS.items()
-    }
-    done = {n: [r for r in runs if is_done(r)] for n, runs in planned.items()}
-    return {name: runs for name, runs in done.items() if runs}
 
 
 def train_all(runs: Sequence[Run], jobs: int) -> None:

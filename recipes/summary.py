@@ -21,8 +21,9 @@ def write_summary(output: Path) -> Path:
     }
     parts = [INTRODUCTION.strip()]
     parts += [section(EXPERIMENTS[name], results, output) for name, results in found.items()]
-    if (output / "hypothesis.png").is_file():
-        parts.append(HYPOTHESIS.strip())
+    if points := sorted(output.glob("hypothesis-*.png")):
+        figures = [f"![{figure.stem}]({figure.name})" for figure in points]
+        parts += [HYPOTHESIS.strip(), *figures]
     if (output / "theory.json").is_file():
         parts.append(THEORY.strip())
     page = output / "README.md"
@@ -133,8 +134,6 @@ where the paper's difference is; it says nothing of its size.
 
 HYPOTHESIS = """
 ## The hypothesis: a lower bisimulation loss goes with a higher return
-
-![over all runs](hypothesis.png)
 
 Every point is one run: its bisimulation loss at the end of training against its score.
 """

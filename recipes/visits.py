@@ -19,7 +19,7 @@ from textrl.report import Estimate
 from textrl.rollout import Played, play
 from textrl.task import Task
 
-EPISODES = {"gridworld": 1000, "vizdoom": 50}
+EPISODES = {"gridworld": 1000, "vizdoom": 25}
 EXAMPLE = "python recipes/visits.py runs/filtered-bc runs/cql runs/bisim --output visits.png"
 
 
@@ -36,7 +36,7 @@ def main() -> None:
         "--episodes",
         type=int,
         metavar="N",
-        help="to play by each (default: 1000 in the gridworld, 50 in ViZDoom)",
+        help="to play by each (default: 1000 in the gridworld, 25 in ViZDoom)",
     )
     parser.add_argument(
         "--task", choices=EPISODES, help="which one, of agents of several: gridworld or vizdoom"

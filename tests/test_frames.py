@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tests.frame_task import SIDE, FrameTask
 from textrl.errors import UserError
-from textrl.frames import Frames, PatchEncoder, decode_frames, encode_frame
+from textrl.frames import Frames, PatchEncoder, Patches, decode_frames, encode_frame
 from textrl.model import TextRLModel
 from textrl.outputs import TextRLOutput
 from textrl.pairs import Pairs
@@ -94,16 +94,20 @@ def test_a_file_that_is_no_image_is_refused(file: bytes) -> None:
         decode_frames(images(file), SHAPE)
 
 
-def test_frames_in_columns_by_hand() -> None:
-    early, late = torch.zeros(2, *SHAPE), torch.ones(2, *SHAPE)
-    frames = Frames.of_columns([(1, early), (7, late)])
+def test_patches_in_columns_by_hand() -> None:
+    early, late = torch.zeros(2, 4, 6), torch.ones(2, 4, 6)
+    patches = Patches.of_columns([(1, early), (7, late)])
     found = {
-        (int(episode), int(position)): float(pixels.mean())
-        for pixels, episode, position in zip(
-            frames.pixels, frames.episode, frames.position, strict=True
+        (int(episode), int(position)): float(embedded.mean())
+        for embedded, episode, position in zip(
+            patches.embedded, patches.episode, patches.position, strict=True
         )
     }
     assert found == {(0, 1): 0.0, (1, 1): 0.0, (0, 7): 1.0, (1, 7): 1.0}
+
+
+def test_frames_move_to_another_device() -> None:
+    frames = Frames(torch.zeros(2, *SHAPE), torch.zeros(2), torch.zeros(2))
     moved = frames.to(torch.device("meta"))
     assert {each.device.type for each in vars(moved).values()} == {"meta"}
 

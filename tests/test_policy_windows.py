@@ -194,13 +194,37 @@ def test_begin_forgets_the_window(seeing: Language, make_model: MakeModel) -> No
     assert chances() == chances()
 
 
+def test_a_frame_is_encoded_once(
+    seeing: Language, make_model: MakeModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often a window is read anew."""
+    model = make_model(seeing, window=4, frame_shape=(SIDE, SIDE), patches=4, context=64)
+    encoded: list[Tensor] = []
+    encode = model.frames.forward
+
+    def counted(pixels: Tensor) -> Tensor:
+        encoded.append(pixels)
+        return encode(pixels)
+
+    monkeypatch.setattr(model.frames, "forward", counted)
+    policy = Policy(model, seeing, Decoding(BETA, sample=False), seed=0)
+    frames = np.random.default_rng(0).integers(256, size=(12, 3, SIDE, SIDE), dtype=np.uint8)
+    seen = np.tile([HOT, FRAME_ID], (3, 1))
+    policy.begin(seen, frames[0])
+    for each in frames[1:]:
+        policy.act()
+        policy.observe(seen, each)
+    policy.act()
+    np.testing.assert_array_equal(np.stack([pixels.numpy() for pixels in encoded]), frames)
+
+
 def test_turns_join_by_hand() -> None:
     early, late = torch.zeros(2, 1, 1), torch.ones(2, 1, 1)
     before = Turn(torch.tensor([[1, 3, 3], [1, 3, 3]]), ((1, early),), torch.tensor([[4], [5]]))
     now = Turn(torch.tensor([[2, 2, 3, 3], [1, 2, 3, 3]]), ((2, late),))
     tokens, frames = joined([before, now])
     assert tokens.tolist() == [[1, 3, 3, 4, 2, 2, 3, 3], [1, 3, 3, 5, 1, 2, 3, 3]]
-    columns = (frames.episode, frames.position, frames.pixels.flatten())
+    columns = (frames.episode, frames.position, frames.embedded.flatten())
     found = sorted(zip(*(column.tolist() for column in columns), strict=True))
     assert found == [(0, 1, 0.0), (0, 6, 1.0), (1, 1, 0.0), (1, 6, 1.0)]
     tokens, frames = joined([Turn(torch.tensor([[7]])), now.of(torch.tensor([1]))])

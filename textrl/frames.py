@@ -17,6 +17,8 @@ Pixels = NDArray[np.uint8]
 
 FILTERS, KERNELS, STRIDES = (32, 64, 32), (8, 3, 3), (4, 2, 1)
 """The paper's convolutions; with these kernels 80 x 80 pixels become maps of 7 x 7, as there."""
+SCALE = 64.0
+"""Bytes become numbers from -1 to 3; those of a dim room, such as ViZDoom's, lie around 0."""
 
 
 def header_of(height: int, width: int) -> bytes:
@@ -73,37 +75,58 @@ class Frames:
         """The same frames on another device."""
         return Frames(self.pixels.to(device), self.episode.to(device), self.position.to(device))
 
+
+@dataclass(frozen=True)
+class Patches:
+    """The same of frames that an encoder has seen already."""
+
+    embedded: Tensor  # (frames, patches, width)
+    episode: Tensor  # (frames,), as above
+    position: Tensor
+
     @classmethod
-    def of_columns(cls, columns: Sequence[tuple[int, Tensor]]) -> "Frames":
+    def of_columns(cls, columns: Sequence[tuple[int, Tensor]]) -> "Patches":
         """Frames that all episodes have at the same places: (position, (episodes, ...)) of each."""
-        position, pixels = zip(*columns, strict=True)
-        count = len(pixels[0])
-        device = pixels[0].device
+        position, embedded = zip(*columns, strict=True)
+        count = len(embedded[0])
+        device = embedded[0].device
         return cls(
-            torch.cat(pixels),
-            torch.arange(count, device=device).repeat(len(pixels)),
+            torch.cat(embedded),
+            torch.arange(count, device=device).repeat(len(embedded)),
             torch.tensor(position, device=device).repeat_interleave(count),
         )
 
 
 def blockwise(convolution: nn.Module, pixels: Tensor) -> Tensor:
-    """The first convolution over (frames, height, width), as one over blocks of pixels.
+    """The first convolution over (frames, height, width) of bytes, as one over blocks of pixels.
 
     A kernel of 8 that moves by 4 sees 2 x 2 blocks of 4 x 4 pixels: the same sums as a convolution
     with 16 channels, for which there are kernels twice as fast as for a single channel.
+    What it sees are pixels / SCALE - 1; that is done to the kernel, of which there is less.
     """
-    block = STRIDES[0]
+    weight, bias = kernel_of(convolution)
+    block, across = STRIDES[0], KERNELS[0] // STRIDES[0]
     height, width = (length // block for length in pixels.shape[1:])
     pixels = pixels[:, : height * block, : width * block]
     blocks = pixels.reshape(-1, height, block, width, block).permute(0, 1, 3, 2, 4)
-    weight, across = convolution.weight, KERNELS[0] // block
-    assert isinstance(weight, Tensor) and isinstance(convolution.bias, Tensor)
-    kernel = weight.view(-1, across, block, across, block).permute(0, 2, 4, 1, 3)
-    kernel = kernel.reshape(-1, block * block, across, across)
     # The channels stay last in memory, which is what makes it fast.
     channels = blocks.reshape(-1, height, width, block * block).permute(0, 3, 1, 2)
-    kernel = kernel.contiguous(memory_format=torch.channels_last)
-    return nn.functional.conv2d(channels, kernel, convolution.bias)
+    kernel = (weight / SCALE).view(-1, across, block, across, block).permute(0, 2, 4, 1, 3)
+    kernel = channels_last(kernel.reshape(-1, block * block, across, across))
+    shifted = bias - weight.sum(dim=(1, 2, 3))
+    return nn.functional.conv2d(channels.to(weight.dtype), kernel, shifted)
+
+
+def kernel_of(convolution: nn.Module) -> tuple[Tensor, Tensor]:
+    """Its weight and bias."""
+    weight, bias = convolution.weight, convolution.bias
+    assert isinstance(weight, Tensor) and isinstance(bias, Tensor)
+    return weight, bias
+
+
+def channels_last(weights: Tensor) -> Tensor:
+    """The same in the order in memory that the fast kernels want."""
+    return weights.contiguous(memory_format=torch.channels_last)
 
 
 class PatchEncoder(nn.Module):
@@ -135,9 +158,10 @@ class PatchEncoder(nn.Module):
     def forward(self, pixels: Tensor) -> Tensor:
         """(frames, height, width) of uint8 -> (frames, patches, width)."""
         first, *others = self.convolutions
-        seen = torch.relu(blockwise(first, pixels.to(self.project.weight.dtype) / 64 - 1))
-        for convolution in others:
-            seen = torch.relu(convolution(seen))
+        seen = blockwise(first, pixels).relu_()
+        for convolution, stride in zip(others, STRIDES[1:], strict=True):
+            weight, bias = kernel_of(convolution)
+            seen = nn.functional.conv2d(seen, channels_last(weight), bias, stride).relu_()
         (below, right), (high, wide) = self.margin, self.patch
         seen = nn.functional.pad(seen, (0, right, 0, below))
         cut = seen.reshape(len(seen), FILTERS[-1], self.across, high, self.across, wide)

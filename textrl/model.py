@@ -15,7 +15,7 @@ from transformers.utils import SAFE_WEIGHTS_NAME
 
 from textrl.backbones import BACKBONES, Shape, initialize_cells
 from textrl.errors import UserError
-from textrl.frames import Frames, PatchEncoder
+from textrl.frames import Frames, PatchEncoder, Patches
 from textrl.heads import (
     SharedHead,
     ZeroLinear,
@@ -146,7 +146,7 @@ class TextRLModel(PreTrainedModel):
         state_positions: Tensor | None = None,
         past_key_values: Any = None,
         pairs: Pairs | None = None,
-        frames: Frames | None = None,
+        frames: Frames | Patches | None = None,
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         game: int | None = None,
@@ -155,7 +155,7 @@ class TextRLModel(PreTrainedModel):
 
         Without positions: at the last token, which is what acting needs, one state per episode.
         pairs: histories at which the world model is asked as well; needs the positions.
-        frames: what the frame tokens show.
+        frames: what the frame tokens show, as pixels or as self.frames has encoded them.
         attention_mask, position_ids: for padding on the left, which only a language model takes.
         game: of a model of several, which one: tokens, actions and pairs are in its own numbers.
         """
@@ -207,7 +207,7 @@ class TextRLModel(PreTrainedModel):
     def _encode(
         self,
         tokens: Tensor,
-        frames: Frames | None,
+        frames: Frames | Patches | None,
         state_positions: Tensor | None,
         cache: Any = None,
         padding: Mapping[str, Tensor | None] | None = None,
@@ -218,7 +218,10 @@ class TextRLModel(PreTrainedModel):
         representation = self.target_representation if slow else self.representation
         embedded = backbone.get_input_embeddings()(tokens)  # type: ignore[operator]
         if frames is not None:
-            patches = (self.target_frames if slow else self.frames)(frames.pixels)
+            if isinstance(frames, Patches):
+                patches = frames.embedded
+            else:
+                patches = (self.target_frames if slow else self.frames)(frames.pixels)
             places = torch.arange(self.config.patches, device=tokens.device)
             at = (frames.episode[:, None], frames.position[:, None] + places)
             embedded = embedded.index_put(at, patches, accumulate=True)
@@ -246,7 +249,7 @@ class TextRLModel(PreTrainedModel):
         self,
         output: TextRLOutput,
         tokens: Tensor,
-        frames: Frames | None,
+        frames: Frames | Patches | None,
         state_positions: Tensor | None,
         pairs: Pairs,
         game: int | None,

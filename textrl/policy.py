@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from textrl.decoding import Choice, Decoding, Spelling
-from textrl.frames import Frames, Pixels
+from textrl.frames import Patches, Pixels
 from textrl.language import ActionGrammar, Language
 from textrl.losses.ops import legal_only
 from textrl.model import TextRLModel
@@ -60,14 +60,14 @@ class Turn:
     """What was seen, (episodes, tokens), with its frames; then the action's tokens, if chosen."""
 
     seen: Tensor
-    frames: tuple[tuple[int, Tensor], ...] = ()  # (position in seen, (episodes, height, width))
+    frames: tuple[tuple[int, Tensor], ...] = ()  # (position in seen, (episodes, patches, width))
     said: Tensor | None = None
 
     def of(self, index: Tensor) -> "Turn":
         """The same turn of some of the episodes."""
         return Turn(
             self.seen[index],
-            tuple((position, pixels[index]) for position, pixels in self.frames),
+            tuple((position, patches[index]) for position, patches in self.frames),
             None if self.said is None else self.said[index],
         )
 
@@ -91,6 +91,7 @@ class Policy:
 
     A model with a window sees no more of the history than that: whenever the window is full, it is
     read anew from its middle on, so that an action costs the same however long the episode is.
+    Frames are encoded once, when they are seen.
     """
 
     def __init__(
@@ -165,6 +166,7 @@ class Policy:
         """Append what the environment answered, (episodes, tokens); frames: as in begin."""
         self._unread.append(self._turn(tokens, frames))
 
+    @torch.inference_mode()
     def _turn(self, tokens: NDArray[np.int64], frames: Pixels | None) -> Turn:
         device = self._model.device
         if frames is None:
@@ -174,7 +176,8 @@ class Policy:
         width = np.where(is_frame, self._model.config.patches, 1)
         (position,) = (np.cumsum(width) - width)[is_frame].tolist()
         seen = torch.from_numpy(np.repeat(tokens, width, axis=1)).to(device)
-        return Turn(seen, ((position, torch.from_numpy(frames).to(device)),))
+        patches = self._model.frames(torch.from_numpy(frames).to(device))
+        return Turn(seen, ((position, patches),))
 
     def keep(self, episodes: NDArray[np.int64]) -> None:
         """Go on with these episodes only, given by their place in the batch."""
@@ -184,13 +187,13 @@ class Policy:
         self._recent = deque((turn.of(index) for turn in self._recent), self._recent.maxlen)
 
 
-def joined(turns: Sequence[Turn]) -> tuple[Tensor, Frames | None]:
+def joined(turns: Sequence[Turn]) -> tuple[Tensor, Patches | None]:
     """Consecutive turns as tokens (episodes, time) and the frames among them."""
     tokens: list[Tensor] = []
     frames: list[tuple[int, Tensor]] = []
     length = 0
     for turn in turns:
-        frames += [(length + position, pixels) for position, pixels in turn.frames]
+        frames += [(length + position, patches) for position, patches in turn.frames]
         tokens += [turn.seen] if turn.said is None else [turn.seen, turn.said]
         length = sum(part.shape[1] for part in tokens)
-    return torch.cat(tokens, dim=1), Frames.of_columns(frames) if frames else None
+    return torch.cat(tokens, dim=1), Patches.of_columns(frames) if frames else None

@@ -127,7 +127,7 @@ def draw_view(view: Pixels, path: Path2D, angle: float, height: int = VIEW_HEIGH
 def draw_paths(
     paths: Sequence[Path2D], success: Sequence[bool], title: str = "", width: int = 960
 ) -> Pixels:
-    """Many paths: dark ones found the armor, light ones, each ended by a ring, did not."""
+    """Many paths: dark ones found the armor, light ones, each ended by a dot, did not."""
     canvas = MapCanvas(width)
     for wanted, colour in ((False, MISSED), (True, FOUND)):
         for path, found in zip(paths, success, strict=True):
@@ -139,7 +139,8 @@ def draw_paths(
             canvas.disc(path[-1], 9, MISSED, (150, 70, 20))
     canvas.star(tuple(canvas.maze.armor))
     share = f"{sum(success)} of {len(success)} found the armor"
-    _caption(canvas, f"{title}: {share}" if title else share)
+    note = "dark: found it   light: time ran out at the dot   circle: beginning"
+    _caption(canvas, f"{title}: {share}" if title else share, note)
     return canvas.pixels()
 
 
@@ -156,7 +157,7 @@ def draw_success(
         ink = (255, 255, 255) if share > 0.5 else INK
         canvas.text((place[0], place[1] + 8), f"{share:.0%}", 22, ink)
         canvas.text((place[0], place[1] - 13), f"{found}/{episodes}", 15, ink)
-    _caption(canvas, title)
+    _caption(canvas, title, "of the episodes begun there, how many found the armor")
     return canvas.pixels()
 
 
@@ -175,12 +176,14 @@ def save_film(path: Path, pictures: Iterable[Pixels], fps: float = 35 / FRAME_SK
     images[0].save(path, save_all=True, append_images=images[1:], duration=durations, loop=0)
 
 
-def _caption(canvas: MapCanvas, title: str) -> None:
-    """In the corner that the maze leaves free."""
+def _caption(canvas: MapCanvas, title: str, note: str) -> None:
+    """In the corner that the maze leaves free: a title and, below it, what the colours mean."""
     low, high = _bounds(canvas.maze)
-    font = ImageFont.load_default(FINE * canvas.size[0] / 36)
-    place = canvas.at((float(high[0]) - MARGIN, float(low[1]) + MARGIN))
-    canvas.draw.text(place, title, INK, font, anchor="rs")
+    right, bottom = canvas.at((float(high[0]) - MARGIN, float(low[1]) + MARGIN))
+    large, small = (FINE * canvas.size[0] / share for share in (36, 52))
+    for words, size, y in ((title, large, bottom - 1.6 * small), (note, small, bottom)):
+        font = ImageFont.load_default(size)
+        canvas.draw.text((right, y), words, INK, font, anchor="rs")
 
 
 def _mix(low: Colour, high: Colour, share: float) -> Colour:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from recipes import visits
+from recipes import figures, visits
 from recipes.experiments import EXPERIMENTS, Experiment, Run, plan
 from recipes.reproduce import compare, is_done, results_table, train_all
 from textrl.checkpoint import weights_digest
@@ -79,6 +79,24 @@ def test_the_comparison_by_hand(tmp_path: Path) -> None:
     assert cell["published"] == 0.19
     text = results_table(TINY, results)
     assert "0.400" in text and "0.19" in text and "optimal" in text
+
+
+def test_each_experiment_has_its_own_points_of_the_hypothesis(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last mean of five measured losses against the score; no other experiment's points."""
+    runs = plan(TINY, "quick", 2, tmp_path)
+    for run in runs:
+        finished(run, mean=0.1 * (1 + run.seed))
+        losses = [9.0] * 5 + [1.0 + run.seed] * 4 + [6.0 + run.seed]
+        lines = [{"step": step, "bisimulation": loss} for step, loss in enumerate(losses)]
+        (run.folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    drawn = []
+    monkeypatch.setattr(figures, "save", lambda figure, path: drawn.append(figure) or path)
+    assert figures.draw_hypothesis(TINY, runs, tmp_path).name == "hypothesis-gridworld.png"
+    (axes,) = drawn[0].axes
+    points = [each.get_offsets().tolist() for each in axes.collections]
+    assert points == [[[2.0, 0.1], [3.0, 0.2]]] * 2  # of CQL, and of CQL with bisimulation
 
 
 def test_runs_are_trained_once_and_the_visits_drawn(tmp_path: Path) -> None:

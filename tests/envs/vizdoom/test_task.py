@@ -146,3 +146,8 @@ def test_references_are_measured_once(
         path.write_text("{")
     assert task.references(seed=5) == found
     assert len(calls) == 3
+
+
+def test_as_many_episodes_are_sampled_as_in_the_paper() -> None:
+    for task in (VizdoomTask(), *VizdoomTask().variants().values()):
+        assert task.full_evaluation() * task.sampled_rounds == 100
