@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -226,3 +227,14 @@ def test_mistakes(
         run_recipe(lambda: run(play, *given))
     *_, error = capsys.readouterr().err.strip().splitlines()
     assert stopped.value.code == 2 and error.startswith("error: ") and message in error
+
+
+def test_the_lines_of_the_docs_run(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "docs" / "lora.md").read_text()
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    for name, here in (("USER/NAME", "whole"), ("runs/text", "whole"), ("models/llama", "lm")):
+        code = code.replace(name, str(place / here))
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert names["said"].shape[0] == 1 and names["agent"].config.lora
+    assert capsys.readouterr().out
