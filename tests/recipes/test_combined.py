@@ -108,7 +108,7 @@ def test_each_task_is_judged(
     report = json.loads(both.read_text())
     assert report["task"] == "wordle,gridworld"
     acted = {name: (each["beta"], each["candidates"]) for name, each in report["tasks"].items()}
-    assert acted == {"wordle": (64, 8), "gridworld": (100, 1)}
+    assert acted == {"wordle": (64, 4), "gridworld": (100, 1)}
     for words in ("wordle, beta 64", "clue_consistent", "gridworld, beta 100", "memoryless"):
         assert words in printed
     arguments = ("--task", "gridworld", "--episodes", 8, "--against", agent, "--json", one)
