@@ -83,13 +83,13 @@ class TextRLModel(PreTrainedModel):
         if config.lora:  # adapters are not to be initialized as the language model's own layers are
             add_adapters(self.backbone, config.lora, slow="world" in config.heads)
         self.update_targets(rate=1.0)
-        self._freeze_targets()
+        self._freeze()
 
     @classmethod
     def from_pretrained(
         cls, pretrained_model_name_or_path: Any, *arguments: Any, **options: Any
     ) -> Any:
-        """As transformers does it, from safetensors only, and with the targets frozen again.
+        """As transformers does it, from safetensors only, and with what is frozen frozen again.
 
         base: where the language model under an adapter is, if not where it was in training.
         """
@@ -108,7 +108,7 @@ class TextRLModel(PreTrainedModel):
             return (model, dict.fromkeys(LOADING_INFO, ())) if wants_info else model
         loaded = super().from_pretrained(name, *arguments, **{**options, "use_safetensors": True})
         model = loaded[0] if isinstance(loaded, tuple) else loaded
-        model._freeze_targets()
+        model._freeze()
         return loaded
 
     def _take(self, lm: PreTrainedModel) -> None:
@@ -117,7 +117,6 @@ class TextRLModel(PreTrainedModel):
         # Tied to the input embeddings it is no module of its own: one weight has one name.
         if not self.config.is_tied:
             self.output: Any = lm.get_output_embeddings()
-            self.output.requires_grad_("policy" in self.config.heads and not self.config.lora)
 
     def get_input_embeddings(self) -> nn.Module:
         """The backbone's, as accelerate asks for them to shard the model."""
@@ -334,9 +333,12 @@ class TextRLModel(PreTrainedModel):
             followed += of_online
         return slow, followed
 
-    def _freeze_targets(self) -> None:
+    def _freeze(self) -> None:
+        """Let no gradient reach the slow copies, nor an output head that no policy uses."""
         for parameter in self._targets()[0]:
             parameter.requires_grad_(False)
+        if hasattr(self, "output"):
+            self.output.requires_grad_("policy" in self.config.heads and not self.config.lora)
 
     @torch.no_grad()
     def update_targets(self, rate: float) -> None:
