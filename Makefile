@@ -19,7 +19,7 @@ wordle: $(INSTALLED) ## train an agent that plays Wordle and evaluate it
 	@echo "The agent is in runs/wordle. Play against it:"
 	@echo "  $(BIN)/python recipes/play.py runs/wordle   # in the browser: $(BIN)/pip install -e '.[play]', then with --web"
 	@echo "Next you could try"
-	@echo "  $(BIN)/python recipes/evaluate.py runs/wordle --beta 16   # trust its values more"
+	@echo "  $(BIN)/python recipes/evaluate.py runs/wordle --beta 8   # trust its values less"
 	@echo "  $(BIN)/python recipes/train.py --task wordle --algo bc --output runs/bc   # imitation only"
 	@echo "  $(BIN)/python recipes/evaluate.py runs/wordle --against runs/bc   # which is better?"
 

@@ -19,12 +19,14 @@ from envs.vizdoom.task import VizdoomTask
 from envs.wordle.task import WordleTask
 from textrl.algorithms import ALGORITHMS, make_bisimulation
 from textrl.batches import Batch
+from textrl.build import config_for
 from textrl.config import TrainConfig, make_parser, read_preset
+from textrl.decoding import Decoding
 from textrl.errors import run_recipe
 from textrl.evaluation import evaluate
-from textrl.model import TextRLModel, config_for
+from textrl.model import TextRLModel
 from textrl.pairs import draw_pairs
-from textrl.policy import Decoding, Policy
+from textrl.policy import Policy
 from textrl.report import table, write_json
 from textrl.task import Task
 from textrl.trainer import loss_of, make_optimizers
@@ -99,7 +101,7 @@ def training_steps(
     loss, weights = algorithm.make_loss(config), make_bisimulation(config)
 
     def total(step: int, batch: Batch) -> torch.Tensor:
-        has_pairs = weights.is_trained or step % config.bisim_every == 0
+        has_pairs = step % config.compares_every == 0
         pairs = draw_pairs(batch, (step,)) if has_pairs else None
         return loss_of(model, loss, weights, batch, pairs, task.observation_classes)[0]
 
@@ -168,7 +170,7 @@ def stepper(
 def play_rate(task: Task, model: TextRLModel) -> float:
     """Episodes per second of greedy play in batches; untrained agents play the longest ones."""
     games = 500
-    decoding = Decoding(beta=model.config.beta, sample=False)
+    decoding = Decoding.of(model, sample=False)
     evaluate(task, model, decoding, games, seed=0)
     began = time.perf_counter()
     evaluate(task, model, decoding, games, seed=0)
@@ -179,7 +181,7 @@ def acting_cost(task: Task, model: TextRLModel, episodes: int = 16) -> dict[str,
     """Seconds of a decision early and late in long episodes, each a mean over a whole window."""
     random = np.random.default_rng(0)
     shape = (episodes, *(task.frame_shape or ()))
-    policy = Policy(model, task.language, Decoding(model.config.beta, sample=True), seed=0)
+    policy = Policy(model, task.language, Decoding.of(model, sample=True), seed=0)
     frame = random.integers(256, size=shape, dtype=np.uint8) if task.frame_shape else None
     prompt = task.prompt(episodes)
     model.train(False)

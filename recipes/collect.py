@@ -1,9 +1,13 @@
-"""Make a dataset: parse -> task -> play or read games -> write -> summary."""
+"""Make a dataset: parse -> task -> play or read games -> write -> summary. Or check one."""
 
 from dataclasses import replace
 from pathlib import Path
 
+import transformers
+
 from envs.tasks import make_task
+from envs.text.check import check_conversations
+from envs.text.task import TextTask, load_language
 from envs.twenty.conversations import write_conversations
 from envs.twenty.task import TwentyTask
 from envs.vizdoom.actor import load_actor
@@ -13,6 +17,7 @@ from textrl.collect import refuse_existing
 from textrl.config import make_parser, read_preset
 from textrl.dataset import returns_by, returns_by_behaviour
 from textrl.errors import UserError, run_recipe
+from textrl.language_model import lm_folder
 from textrl.publish import COLLECTION_FILE, how_to_go_on, open_dataset_repo, push_dataset
 from textrl.report import dataset_table, write_json
 
@@ -26,12 +31,33 @@ TWEETS_HOW = (
 
 def main() -> None:
     """Parse the command line and run."""
-    parser = make_parser("Make a dataset of episodes to train on.", EXAMPLE)
-    parser.add_argument("--task", required=True, help="which task's episodes to make")
+    parser = make_parser(
+        "Make a dataset of episodes to train on, or check logged conversations.", EXAMPLE
+    )
+    parser.add_argument(
+        "--check",
+        metavar="FILE",
+        help="look through conversations for --task text instead: what is wrong, what they become",
+    )
+    parser.add_argument(
+        "--backbone",
+        metavar="MODEL",
+        help="check: the language model (folder or Hub id) whose tokens they become",
+    )
+    parser.add_argument(
+        "--context", type=int, default=512, metavar="N", help="check: the longest history in tokens"
+    )
+    parser.add_argument(
+        "--on-bad-rows",
+        default="refuse",
+        choices=("refuse", "skip"),
+        help="check: whether bad rows are an error",
+    )
+    parser.add_argument("--task", help="which task's episodes to make")
     parser.add_argument(
         "--episodes", type=int, metavar="N", help="how many (default: as the quick preset has)"
     )
-    parser.add_argument("--output", required=True, metavar="DIR", help="the new dataset's folder")
+    parser.add_argument("--output", metavar="DIR", help="the new dataset's folder")
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="start of every random number"
     )
@@ -60,11 +86,22 @@ def main() -> None:
         "--private", action="store_true", help="make the repository one that only you can see"
     )
     options = parser.parse_args()
-    for name, least in (("episodes", 1), ("workers", 1), ("seed", 0)):
+    for name, least in (("episodes", 1), ("workers", 1), ("seed", 0), ("context", 2)):
         value = getattr(options, name)
         if value is not None and value < least:
             raise UserError(f"--{name} must be at least {least}, not {value}")
 
+    if options.check:
+        transformers.utils.logging.disable_progress_bar()
+        language = load_language(lm_folder(options.backbone)) if options.backbone else None
+        skips_bad = options.on_bad_rows == "skip"
+        check_conversations(options.check, language, options.context, skips_bad)
+        return
+    for name in ("task", "output"):
+        if not getattr(options, name):
+            raise UserError(f"--{name} is missing (see --help)")
+    if options.task == TextTask.name:
+        raise UserError("--task text has nobody to play it: its conversations are your own")
     preset = read_preset(PRESETS, options.task, "quick")
     task = make_task(replace(preset, words=options.words, layout=options.layout))
     if options.conversations and not isinstance(task, TwentyTask):

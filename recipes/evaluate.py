@@ -5,13 +5,16 @@ from typing import Any
 
 import transformers
 
-from envs.tasks import task_of_checkpoint
-from textrl.checkpoint import checkpoint_folder, describe_task, load_model, weights_digest
+from envs.tasks import load_agent
+from envs.text.task import TextTask
+from textrl.checkpoint import checkpoint_folder, describe_task, weights_digest
 from textrl.config import make_parser
 from textrl.errors import UserError, run_recipe
-from textrl.evaluation import Result, judge, play_both
+from textrl.evaluation import Judgement, Result, judge_anyhow, play_both
+from textrl.model import TextRLModel
+from textrl.offline import OfflineJudgement, judge_offline
 from textrl.report import paired_difference, write_json
-from textrl.task import Task
+from textrl.task import AnyTask, LoggedTask, Task
 
 EXAMPLE = "python recipes/evaluate.py runs/wordle --beta 8 --json evaluation.json"
 
@@ -19,30 +22,46 @@ EXAMPLE = "python recipes/evaluate.py runs/wordle --beta 8 --json evaluation.jso
 def main() -> None:
     """Parse the command line and run."""
     parser = make_parser(
-        "Play a trained agent, greedily and by sampling, beside reference players.", EXAMPLE
+        "Play a trained agent, greedily and by sampling, beside reference players; one that learned"
+        " from logged conversations is judged by some that it has not seen.",
+        EXAMPLE,
     )
     parser.add_argument("checkpoint", help="folder or Hub id of the agent")
-    parser.add_argument("--episodes", type=int, help="how many to play (default: each answer once)")
+    parser.add_argument("--episodes", type=int, help="how many (default: a complete evaluation)")
     parser.add_argument(
         "--beta", type=float, help="weight of Q - V against log pi (default: as trained)"
     )
+    parser.add_argument(
+        "--candidates",
+        type=int,
+        metavar="N",
+        help="whole actions compared before one is chosen; 1: token by token (default: as trained)",
+    )
     parser.add_argument("--seed", type=int, default=0, help="start of every random number")
     parser.add_argument("--against", help="another checkpoint of the same task to compare with")
+    parser.add_argument(
+        "--data",
+        help="text: conversations to judge by, all of them (default: those that were held out)",
+    )
     parser.add_argument("--json", metavar="FILE", help="write everything to this file too")
     options = parser.parse_args()
-    if options.episodes is not None and options.episodes < 1:
-        raise UserError(f"--episodes must be at least 1, not {options.episodes}")
+    for name in ("episodes", "candidates"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise UserError(f"--{name} must be at least 1, not {value}")
     transformers.utils.logging.disable_progress_bar()
 
-    model, saved = load_model(options.checkpoint)
-    task = task_of_checkpoint(saved)
-    episodes = options.episodes or task.full_evaluation()
-    judgement = judge(task, model, episodes, options.beta, options.seed)
-    results = judgement.results
-
-    print(
-        f"{options.checkpoint}: {task.name}, {episodes} episodes, beta {results[0].decoding.beta:g}"
+    model, task = load_agent(options.checkpoint)
+    if options.data:
+        if not isinstance(task, TextTask):
+            raise UserError(f"--data is for agents of the task text: this one plays {task.name}")
+        task = task.with_data(options.data)
+    judgement = judge_anyhow(
+        task, model, options.episodes, options.beta, options.seed, options.candidates
     )
+
+    beta = model.config.beta if options.beta is None else options.beta
+    print(f"{options.checkpoint}: {task.name}, beta {beta:g}")
     print(judgement.describe(task))
     report = {
         "task": task.name,
@@ -51,19 +70,39 @@ def main() -> None:
         "weights": weights_digest(checkpoint_folder(options.checkpoint)),
     }
     if options.against:
-        report["against"] = compare(options.against, task, results, episodes, options.seed)
+        report["against"] = compare(options.against, task, judgement, options.seed)
     if options.json:
         write_json(Path(options.json), report)
 
 
 def compare(
-    other: str, task: Task, results: list[Result], episodes: int, seed: int
+    other: str, task: AnyTask, judgement: Judgement | OfflineJudgement, seed: int
 ) -> dict[str, Any]:
-    """How much better this agent is than another, each at its own beta, episode by episode."""
-    model, saved = load_model(other)
-    if saved != describe_task(task):
+    """How much better this agent is than another, each at its own beta."""
+    model, theirs = load_agent(other)
+    if isinstance(task, LoggedTask) and isinstance(judgement, OfflineJudgement):
+        return compare_offline(other, model, task, judgement)
+    if describe_task(theirs) != describe_task(task):
         raise UserError(f"{other!r} plays another task or word list: the two cannot be compared")
-    found = {}
+    return compare_play(other, model, task, judgement.results, seed)
+
+
+def compare_offline(
+    other: str, model: TextRLModel, task: LoggedTask, ours: OfflineJudgement
+) -> dict[str, Any]:
+    """The same held-out episodes, seen by the other model."""
+    if len(task.language.actions) != model.config.action_tokens:
+        raise UserError(f"{other!r} has other tokens: the two cannot be compared")
+    theirs = judge_offline(task, model, ours.episodes)
+    print(f"\n{other}\n{theirs.describe(task)}")
+    return {"checkpoint": other, **theirs.to_json()}
+
+
+def compare_play(
+    other: str, model: TextRLModel, task: Task, results: list[Result], seed: int
+) -> dict[str, Any]:
+    """Episode by episode."""
+    found, episodes = {}, len(results[0].scores)
     print(f"\nbetter than {other} by")
     for ours, theirs in zip(results, play_both(task, model, episodes, None, seed), strict=True):
         difference = paired_difference(ours.scores, theirs.scores, episodes)

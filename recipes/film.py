@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import transformers
 
-from envs.tasks import task_of_checkpoint
+from envs.tasks import load_agent
 from envs.vizdoom.task import VizdoomTask
-from textrl.checkpoint import load_model
 from textrl.config import make_parser
+from textrl.decoding import Decoding
 from textrl.errors import UserError, run_recipe
-from textrl.policy import Decoding, Policy
+from textrl.policy import Policy
 
 EXAMPLE = "python recipes/film.py runs/vizdoom --output episode.gif --hard"
 
@@ -35,15 +35,14 @@ def main() -> None:
         raise UserError(f"--every must be at least 1, not {options.every}")
     transformers.utils.logging.disable_progress_bar()
 
-    model, saved = load_model(options.checkpoint)
-    task = task_of_checkpoint(saved)
+    model, task = load_agent(options.checkpoint)
     if not isinstance(task, VizdoomTask):
         raise UserError(f"{options.checkpoint!r} plays {task.name}, which has no film")
     from envs.vizdoom.env import MyWayHomeEnv
     from envs.vizdoom.render import save_film
 
     env = MyWayHomeEnv(hard=options.hard, render_mode="rgb_array")
-    decoding = Decoding(model.config.beta, sample=not options.greedy)
+    decoding = Decoding.of(model, sample=not options.greedy)
     policy = Policy(model, task.language, decoding, options.seed)
     frame, _ = env.reset(seed=options.seed)
     policy.begin(task.prompt(1), frame[None])

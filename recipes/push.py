@@ -5,8 +5,8 @@ from pathlib import Path
 
 import transformers
 
-from envs.tasks import task_of_checkpoint
-from textrl.checkpoint import TASK_FILE, load_model
+from envs.tasks import load_agent, task_of_checkpoint
+from textrl.checkpoint import TASK_FILE
 from textrl.config import make_parser
 from textrl.errors import UserError, run_recipe
 from textrl.publish import (
@@ -50,11 +50,10 @@ def main() -> None:
 
 def publish_checkpoint(folder: Path, repo: str, private: bool, no_evaluate: bool) -> str:
     """Push an agent, with results in its card unless told not to play for them."""
-    model, saved = load_model(str(folder))
-    task = task_of_checkpoint(saved)
+    model, task = load_agent(str(folder))
     open_checkpoint_repo(repo, private)
     if saved_report(folder) is None and not no_evaluate:
-        print(f"evaluating first ({task.full_evaluation()} episodes)")
+        print("evaluating first")
         evaluate_checkpoint(folder, task, model)
     try:
         return push_checkpoint(folder, repo, task, model.config.steps)

@@ -13,22 +13,31 @@ from accelerate.utils import DistributedDataParallelKwargs, set_seed
 from tqdm import tqdm
 
 from envs.tasks import make_task
-from textrl.algorithms import ALGORITHMS, make_bisimulation
+from textrl.algorithms import ALGORITHMS
+from textrl.batches import Batches
+from textrl.build import new_model
 from textrl.checkpoint import TASK_FILE, WEIGHTS_FILE, check_same_task, save_checkpoint
 from textrl.checks import check_episodes
-from textrl.config import CONFIG_FILE, TrainConfig, output_folder, parse_config, save_config
+from textrl.config import (
+    CONFIG_FILE,
+    NEW_BACKBONES,
+    TrainConfig,
+    output_folder,
+    parse_config,
+    save_config,
+)
 from textrl.dataset import best_episodes, load_episodes
 from textrl.errors import UserError, run_recipe
 from textrl.evaluation import quick_scores
 from textrl.hub import fetch
-from textrl.model import TextRLModel, config_for
+from textrl.model import TextRLModel
 from textrl.publish import (
     evaluate_checkpoint,
     how_to_go_on,
     open_checkpoint_repo,
     push_checkpoint,
 )
-from textrl.task import Task
+from textrl.task import LoggedTask, Task
 from textrl.trainer import train
 from textrl.windows import make_batches
 
@@ -45,8 +54,8 @@ def main() -> None:
     if config.tracker != "none" and find_spec(config.tracker) is None:
         name = config.tracker
         raise UserError(f"--tracker {name} needs its package: pip install 'textrl[{name}]'")
-    # Where the bisimulation loss is only measured, most steps leave its models out.
-    measures_only = not make_bisimulation(config).is_trained
+    # Where the bisimulation loss is only measured, most steps leave its models out, if it has any.
+    measures_only = config.backbone in NEW_BACKBONES and not config.trains_bisimulation
     accelerator = Accelerator(
         cpu=not torch.accelerator.is_available(),
         kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=measures_only)],
@@ -63,24 +72,19 @@ def main() -> None:
 
     task = make_task(config)
     algorithm = ALGORITHMS[config.algo]
-    with accelerator.main_process_first():
-        if config.data:
-            rows = load_episodes(config.data)
-            check_same_task(fetch(config.data, "dataset", [TASK_FILE]), task)
-        else:
-            rows = task.default_dataset(config.episodes, DATA_SEED)
-        longest = None if config.window else config.context
-        check_episodes(rows, task.language, longest, task.observation_classes)
-    keep = best_episodes(rows, config.keep_top) if algorithm.filters_episodes else None
     share = (accelerator.process_index, accelerator.num_processes)
-    batches = make_batches(rows, task, config, keep, *share)
+    with accelerator.main_process_first():
+        make = task.batches if isinstance(task, LoggedTask) else partial(batches_of, task)
+        batches, episodes = make(config, algorithm.filters_episodes, *share)
+    if accelerator.is_main_process and isinstance(task, LoggedTask):
+        print(task.describe_data())
 
     set_seed(config.seed)
-    model = TextRLModel(config_for(task, config, algorithm.heads, algorithm.q_heads))
+    model = new_model(task, config, algorithm.heads, algorithm.q_heads)
     if accelerator.is_main_process:
         output.mkdir(parents=True, exist_ok=True)
         save_config(config, output / CONFIG_FILE)
-    accelerator.print(describe(config, model, len(rows) if keep is None else len(keep)))
+    accelerator.print(describe(config, model, episodes))
     if config.tracker != "none":
         accelerator.init_trackers("textrl", config=vars(config))
     state = train(
@@ -108,7 +112,25 @@ def main() -> None:
             raise UserError(f"{error}; {how_to_go_on(output, config.push_to_hub)}") from error
 
 
-def publish_on_the_way(output: Path, model: TextRLModel, task: Task, config: TrainConfig) -> None:
+def batches_of(
+    task: Task, config: TrainConfig, best_only: bool, process: int, processes: int
+) -> tuple[Batches, int]:
+    """A game's batches, and of how many episodes: the task's own, or those that were given."""
+    if config.data:
+        rows = load_episodes(config.data)
+        check_same_task(fetch(config.data, "dataset", [TASK_FILE]), task)
+    else:
+        rows = task.default_dataset(config.episodes, DATA_SEED)
+    longest = None if config.window else config.context
+    check_episodes(rows, task.language, longest, task.observation_classes)
+    keep = best_episodes(rows, config.keep_top) if best_only else None
+    batches = make_batches(rows, task, config, keep, process, processes)
+    return batches, len(rows) if keep is None else len(keep)
+
+
+def publish_on_the_way(
+    output: Path, model: TextRLModel, task: Task | LoggedTask, config: TrainConfig
+) -> None:
     """Push what was just saved, if that is wanted; the run waits for it, but outlives a failure."""
     if config.push_to_hub:
         try:
@@ -132,7 +154,8 @@ def describe(config: TrainConfig, model: TextRLModel, episodes: int) -> str:
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
     return (
         f"{config.task}: {config.algo} on {episodes:,} episodes, {config.backbone} of"
-        f" {config.layers} layers x {config.width} ({parameters / 1e6:.2f} M parameters),"
+        f" {model.config.layers} layers x {model.config.width}"
+        f" ({parameters / 1e6:.2f} M parameters to train),"
         f" {config.max_steps:,} steps of {config.batch_size} episodes,"
         f" {torch.get_num_threads()} threads"
     )

@@ -8,12 +8,13 @@ import transformers
 
 from envs.gridworld.task import GridworldTask
 from envs.gridworld.visits import played_visits, visits_figure
-from envs.tasks import task_of_checkpoint
+from envs.tasks import load_agent
 from envs.vizdoom.task import VizdoomTask
-from textrl.checkpoint import describe_task, load_model
+from textrl.checkpoint import describe_task
 from textrl.config import make_parser
+from textrl.decoding import Decoding
 from textrl.errors import UserError, run_recipe
-from textrl.policy import Decoding, Policy
+from textrl.policy import Policy
 from textrl.report import Estimate
 from textrl.rollout import Played, play
 from textrl.task import Task
@@ -68,13 +69,12 @@ def draw_agents(
     """Play each agent (title -> checkpoint) and draw all on one figure."""
     played: dict[str, tuple[Task, Played]] = {}
     for title, name in agents.items():
-        model, saved = load_model(name)
-        task = task_of_checkpoint(saved)
+        model, task = load_agent(name)
         if not isinstance(task, GridworldTask | VizdoomTask):
             raise UserError(f"{name!r} plays {task.name}, which has no map to draw on")
-        if any(saved != describe_task(other) for other, _ in played.values()):
+        if any(describe_task(task) != describe_task(other) for other, _ in played.values()):
             raise UserError(f"{name!r} knows another map than the agents before it")
-        policy = Policy(model, task.language, Decoding(model.config.beta, sample), seed)
+        policy = Policy(model, task.language, Decoding.of(model, sample), seed)
         played[title] = task, play(task, policy, episodes or EPISODES[task.name], seed)
         score = Estimate.of(played[title][1].scores)
         low, high = score.interval

@@ -22,7 +22,7 @@ def same(one: object, other: object) -> bool:
 def slow_collate(episodes: list[Episode], language: Language) -> dict[str, list[list[object]]]:
     """What each episode contributes, token by token and without padding."""
     columns: dict[str, list[list[object]]] = {
-        f.name: [] for f in fields(Batch) if not f.name.endswith(("_count", "frames"))
+        f.name: [] for f in fields(Batch) if not f.name.endswith(("_count", "frames", "weight"))
     }
     for episode in episodes:
         history = list(episode.prompt)

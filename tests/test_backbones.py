@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from transformers import AutoModel
 
 from textrl.backbones import RNNBackbone, Shape
+from textrl.decoding import Decoding
 from textrl.language import Language
 from textrl.model import TextRLModel, TextRLOutput
-from textrl.policy import Decoding, Policy
+from textrl.policy import Policy
 
 MakeModel = Callable[..., TextRLModel]
 HEADS = ("representation", "policy", "q", "target_q", "v")

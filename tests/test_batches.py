@@ -3,15 +3,17 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from numpy.typing import NDArray
 
 from tests.slow_batches import same, slow_collate
 from textrl import batches
-from textrl.batches import Batch, EpisodeBatches, collate, read_rows
+from textrl.batches import PASS_TOKENS, Batch, EpisodeBatches, cheapest_cuts, collate, read_rows
 from textrl.dataset import Rows, episodes_to_table
 from textrl.episode import Episode
 from textrl.errors import UserError
@@ -191,14 +193,65 @@ def test_read_rows_reads_what_it_is_told(
         np.testing.assert_array_equal(getattr(rows, field.name), getattr(expected, field.name))
 
 
-def test_lengths_within_a_batch_are_alike(
+@pytest.mark.parametrize(
+    ("lengths", "cuts"),
+    [
+        ([10, 10, 10], []),  # alike
+        ([10, 20], []),  # 10 tokens of padding are less than another pass
+        ([10] * 30 + [20] * 2, [30]),  # 300 tokens of padding are more
+        ([10] * 20 + [11] * 20 + [40] * 20, [40]),
+        ([5] * 60 + [10] * 60 + [30] * 60, [60, 120]),
+        ([7], []),
+    ],
+)
+def test_cuts_by_hand(lengths: list[int], cuts: list[int]) -> None:
+    assert cheapest_cuts(np.array(lengths)) == cuts
+
+
+def test_no_other_cuts_are_cheaper() -> None:
+    rng = np.random.default_rng(0)
+
+    def cost(lengths: NDArray[np.int64], cuts: list[int]) -> int:
+        return sum(len(part) * part[-1] + PASS_TOKENS for part in np.split(lengths, cuts))
+
+    for _ in range(20):
+        lengths = np.sort(rng.integers(1, 200, size=8))
+        found = cost(lengths, cheapest_cuts(lengths))
+        every = (cuts for n in range(8) for cuts in combinations(range(1, 8), n))
+        assert found == min(cost(lengths, list(cuts)) for cuts in every)
+
+
+def test_a_step_has_episodes_of_all_lengths_in_passes_of_similar_ones(
+    language: Language,
+    random_episodes: MakeEpisodes,
+    make_rows: MakeRows,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("textrl.batches.PASS_TOKENS", 8)
+    rows = make_rows(random_episodes(64))
+    source = EpisodeBatches(rows, language, batch_size=32, whole_every=2)
+    length = [len(tokens) for tokens in rows["tokens"]]
+    passes = source.step(1)
+    assert len(passes) > 2
+    of_pass = [[length[number] for number in numbers(part)] for part in passes]
+    for shorter, longer in pairwise(of_pass):
+        assert max(shorter) <= min(longer)
+    spread = np.std([each for part in of_pass for each in part])
+    assert spread > 0.7 * np.std(length)
+    (whole,) = source.step(0)
+    assert len(whole.tokens) == 32
+
+
+def test_nothing_is_read_that_no_state_needs(
     language: Language, random_episodes: MakeEpisodes, make_rows: MakeRows
 ) -> None:
-    rows = make_rows(random_episodes(64))
-    source = EpisodeBatches(rows, language, batch_size=8)
-    tokens = sum(len(row) for row in rows["tokens"])
-    grids = sum(source.step(step)[0].tokens.numel() for step in range(8))
-    assert tokens <= grids < 1.25 * tokens  # unsorted: about 1.7
+    # What follows the last action of an episode that ended by itself; not what a cut one ends with.
+    for truncated in (0.0, 1.0):
+        rows = make_rows(random_episodes(8, truncated=truncated))
+        (batch,) = EpisodeBatches(rows, language, batch_size=8).step(0)
+        assert batch.tokens.shape[1] == batch.state_positions.max() + 1
+    longest = max(len(tokens) for tokens in rows["tokens"])
+    assert batch.tokens.shape[1] == longest
 
 
 def test_what_cannot_be_batched(
@@ -217,7 +270,9 @@ def test_a_batch_moves_as_a_whole(language: Language, random_episodes: MakeEpiso
     rows = Rows.from_table(episodes_to_table(random_episodes(3)))
     moved = collate(rows, np.arange(3), language).to(torch.device("meta"))
     tensors = [
-        getattr(moved, f.name) for f in fields(Batch) if not f.name.endswith(("_count", "frames"))
+        getattr(moved, f.name)
+        for f in fields(Batch)
+        if not f.name.endswith(("_count", "frames", "weight"))
     ]
     assert {tensor.device.type for tensor in tensors} == {"meta"}
     assert moved.action_count == int(np.sum(rows.is_action))

@@ -84,7 +84,7 @@ def test_what_a_stranger_is_told(wordle: WordleTask) -> None:
         "for 2,000 steps of 32\nepisodes",
         "seed 7",
         "300,000 episodes that the task makes itself",
-        'load_model("mine/agent")',
+        'load_agent("mine/agent")',
         "recipes/evaluate.py mine/agent",
         "## Limits",
         "![curve](figures/curve.png)",

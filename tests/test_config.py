@@ -107,6 +107,10 @@ def test_config_cannot_be_changed() -> None:
         (["--keep-top", "0"], "--keep-top must be above 0, not 0"),
         (["--width", "130"], "width 130 does not divide into attention_heads 4 equal parts"),
         (["--backbone", "rrn"], "unknown backbone 'rrn': did you mean 'rnn'?"),
+        (["--backbone", "./lama"], "unknown backbone './lama' (backbones: gpt2, rnn), nor is"),
+        (["--q-head", "shard"], "unknown q_head 'shard': did you mean 'shared'?"),
+        (["--q-head", "shared"], "--q-head shared needs a language model's embeddings"),
+        (["--q-rank", "0"], "--q-rank must be at least 1, not 0"),
         (["--cell", "lst"], "unknown cell 'lst': did you mean 'lstm'?"),
         (["--representation-hidden", "-1"], "--representation-hidden must be at least 0, not -1"),
         (["--representation-bound", "-1"], "--representation-bound must be at least 0, not -1"),
@@ -328,3 +332,9 @@ def test_parser_of_other_recipes(capsys: pytest.CaptureFixture[str]) -> None:
     assert "games to play (default: 236)" in text
     assert "None" not in text
     assert text.endswith("example:\n  python recipes/evaluate.py runs/wordle\n")
+
+
+def test_histories_are_compared_at_every_step_only_where_that_is_trained() -> None:
+    assert TrainConfig(bisim_every=7).compares_every == 7
+    assert TrainConfig(bisim=0.1).compares_every == 1
+    assert TrainConfig(bisim_inverse=0.1).compares_every == 1

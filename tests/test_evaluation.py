@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.frame_task import FrameTask
+from textrl.decoding import Decoding
 from textrl.evaluation import evaluate, judge
 from textrl.model import TextRLModel
-from textrl.policy import Decoding
 
 MakeModel = Callable[..., TextRLModel]
 

@@ -8,9 +8,10 @@ import torch
 from numpy.typing import NDArray
 
 from envs.wordle.task import WordleTask
+from textrl.decoding import Choice, Decoding
 from textrl.language import ActionGrammar, Language
 from textrl.model import TextRLModel, TextRLOutput, action_scores
-from textrl.policy import Decoding, Policy, thought_of
+from textrl.policy import Policy, thought_of
 
 MakeModel = Callable[..., TextRLModel]
 DRAWS = 5000
@@ -240,7 +241,9 @@ def test_an_unlikely_sample_is_among_its_thoughts(dice: Language, make_model: Ma
 def test_values_without_a_policy_are_thoughts_too() -> None:
     output = TextRLOutput(target_q=torch.tensor([[2.0, 0.0], [3.0, -1.0]])[:, None, None])
     legal = torch.ones(1, 2, dtype=torch.bool)
-    thought = thought_of(output, legal, torch.tensor([[2.0, -1.0]]), chosen=0, top=2)
+    at = torch.tensor([0])
+    choice = Choice(output, legal, torch.tensor([[2.0, -1.0]]), token=at, parent=at)
+    thought = thought_of(choice, row=0, chosen=0, top=2)
     assert thought.policy is None and thought.v is None
     assert thought.q == (2.0, -1.0)
 

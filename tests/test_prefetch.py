@@ -1,4 +1,4 @@
-"""Batches made ahead: the same ones, no more than one step ahead, and no thread left behind."""
+"""Batches made ahead: the same ones, no more than so many ahead, and no thread left behind."""
 
 import threading
 from collections.abc import Callable
@@ -63,6 +63,18 @@ def test_the_next_step_is_begun_and_none_after_it() -> None:
         assert upcoming.step(5) == [5]
         assert source.wait_for(6)
     assert source.begun == [4, 5, 6]
+
+
+def test_as_many_steps_ahead_as_it_is_told() -> None:
+    source = Counting()
+    with Prefetch(source, 10, ahead=3) as upcoming:
+        assert upcoming.step(0) == [0]
+        assert source.wait_for(3)
+        assert upcoming.step(1) == [1]
+        assert source.wait_for(4)
+        assert [upcoming.step(step) for step in (2, 3, 8, 9)] == [[2], [3], [8], [9]]
+    assert {0, 1, 2, 3, 4, 8, 9} <= set(source.begun) <= {*range(7), 8, 9}
+    assert len(source.begun) == len(set(source.begun))
 
 
 def test_nothing_is_made_beyond_the_last_step() -> None:

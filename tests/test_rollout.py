@@ -9,10 +9,11 @@ from datasets import Dataset
 from envs.wordle.env import WordleEnv
 from envs.wordle.task import LETTERS, WordleTask
 from textrl.checks import check_episodes
+from textrl.decoding import Decoding
 from textrl.episode import Episode
 from textrl.evaluation import evaluate
 from textrl.model import TextRLModel
-from textrl.policy import Decoding, Policy
+from textrl.policy import Policy
 from textrl.rollout import Played, play
 
 MakeModel = Callable[..., TextRLModel]

@@ -11,12 +11,13 @@ import torch
 from torch import nn
 
 from textrl.batches import Batch, collate
+from textrl.build import config_for
 from textrl.config import TrainConfig
 from textrl.dataset import Rows, episodes_to_table
 from textrl.episode import Episode
 from textrl.language import Language
 from textrl.losses.bisimulation import BisimulationWeights, bisimulation_loss
-from textrl.model import TextRLModel, action_scores, config_for
+from textrl.model import TextRLModel, action_scores
 from textrl.pairs import Pairs, draw_pairs, throw
 from textrl.world import WorldModel
 

@@ -47,6 +47,7 @@ def _make_ilql(config: TrainConfig) -> Loss:
         action_lambda=config.action_lambda,
         return_lambda=config.return_lambda,
         value_weight=config.value_weight,
+        whole_actions=config.whole_actions,
     )
     return lambda outputs, batch: ilql_loss(outputs, batch, weights)
 

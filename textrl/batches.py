@@ -13,10 +13,11 @@ from torch import Tensor
 from textrl.dataset import Rows, table_of
 from textrl.errors import UserError
 from textrl.frames import Frames
-from textrl.language import PAD_ID, Language
+from textrl.language import PAD_ID, TokenLanguage
 
 BLOCK_ROWS = 64  # neighbours that are read together
-WINDOW_STEPS = 64  # steps whose episodes are in memory at once, and sorted by length
+WINDOW_STEPS = 64  # steps whose episodes are in memory at once
+PASS_TOKENS = 256  # what another pass through the network costs, in tokens that it could have read
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Batch:
 
     tokens: Tensor
     state_positions: Tensor  # (batch, states)
-    legal: Tensor  # (batch, states, action tokens): True where the grammar allows the token
+    legal: Tensor | None  # (batch, states, action tokens): True where allowed; None = everywhere
     actions: Tensor  # number of the action token chosen
     rewards: Tensor
     observations: Tensor  # class of the observation that followed; -1 = none
@@ -40,9 +41,20 @@ class Batch:
     is_followed: Tensor  # True where the episode has another action, be it beyond this window
     return_after: Tensor  # discounted return after a window's last action; 0 within and at the end
     # Of the whole step, over all processes and micro-batches:
-    action_count: int  # action tokens
-    completed_count: int  # actions completed
+    action_count: float  # action tokens, each as often as its episode's weight says
+    completed_count: float  # actions completed, likewise
     frames: Frames | None = None  # what the frame tokens show
+    weight: Tensor | None = None  # (batch,): how much an episode counts; None = all alike
+
+    @property
+    def counts(self) -> Tensor:
+        """How much each action counts in a mean: True where one is, or its episode's weight."""
+        return self.is_action if self.weight is None else self.is_action * self.weight[:, None]
+
+    @property
+    def legal_actions(self) -> Tensor | None:
+        """`legal` of the states before an action, without the history's end."""
+        return None if self.legal is None else self.legal[:, : self.actions.shape[1]]
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on another device."""
@@ -55,7 +67,7 @@ class Batch:
         return replace(self, **tensors)
 
 
-def collate(rows: Rows, picks: NDArray[np.integer], language: Language) -> Batch:
+def collate(rows: Rows, picks: NDArray[np.integer], language: TokenLanguage) -> Batch:
     """The picked rows as one batch."""
     starts, lengths = rows.offsets[picks], rows.lengths[picks]
     time = np.arange(lengths.max())
@@ -74,8 +86,13 @@ def collate(rows: Rows, picks: NDArray[np.integer], language: Language) -> Batch
         return out
 
     actions = packed(rows.tokens - language.first_action, 0, np.int64)
-    states = language.grammar.states_along(actions, is_action)
-    ends_action = is_action & (states[:, 1:] == 0)
+    grammar = language.grammar
+    states = None if grammar is None else grammar.states_along(actions, is_action)
+    if states is not None:
+        ends_action = is_action & (states[:, 1:] == 0)
+    else:
+        assert rows.ends_action is not None
+        ends_action = packed(rows.ends_action, False, np.bool_)
     positions = np.zeros(is_action.shape, dtype=np.int64)
     positions[row, rank] = position - 1
 
@@ -85,14 +102,21 @@ def collate(rows: Rows, picks: NDArray[np.integer], language: Language) -> Batch
     rest = np.full(len(picks), np.nan) if rows.rest is None else rows.rest[picks]
     goes_on = is_last & ~np.isnan(rest)[:, None]
     is_followed = goes_on | (is_action & ~is_last)
-    states_read = actions.shape[1] + int(truncated.any())
+    legal = None
+    if grammar is not None and states is not None:
+        states_read = actions.shape[1] + int(truncated.any())
+        legal = torch.from_numpy(grammar.legal[states[:, :states_read]])
+    weight = None if rows.weight is None else rows.weight[picks]
+    action_count, completed_count = counts.sum(), ends_action.sum()
+    if weight is not None:
+        action_count, completed_count = weight @ counts, weight @ ends_action.sum(axis=1)
     if truncated.any():
         positions = np.pad(positions, ((0, 0), (0, 1)))
         np.put_along_axis(positions, counts[:, None], lengths[:, None] - 1, axis=1)
     return Batch(
         tokens=torch.from_numpy(tokens).long(),
         state_positions=torch.from_numpy(positions),
-        legal=torch.from_numpy(language.grammar.legal[states[:, :states_read]]),
+        legal=legal,
         actions=torch.from_numpy(actions),
         rewards=torch.from_numpy(packed(rows.reward, 0.0, np.float32)),
         observations=torch.from_numpy(packed(rows.observation, -1, np.int64)),
@@ -101,13 +125,18 @@ def collate(rows: Rows, picks: NDArray[np.integer], language: Language) -> Batch
         has_next=torch.from_numpy(has_next),
         is_followed=torch.from_numpy(is_followed),
         return_after=torch.from_numpy(np.where(goes_on, rest[:, None], 0.0)).float(),
-        action_count=int(counts.sum()),
-        completed_count=int(ends_action.sum()),
+        action_count=action_count.item(),
+        completed_count=completed_count.item(),
+        weight=None if weight is None else torch.from_numpy(weight),
     )
 
 
 class Batches(Protocol):
     """Where a training step finds its batches."""
+
+    @property
+    def ahead(self) -> int:
+        """How many steps before its turn a batch is worth making."""
 
     def step(self, step: int) -> list[Batch]:
         """This process's micro-batches of step 0, 1, 2, ..., which no call before changes."""
@@ -126,14 +155,17 @@ class EpisodeBatches:
     """The batches of each training step, as a function of the step's number alone.
 
     So a resumed run reads what an uninterrupted one would, and every process finds its own share of
-    a step without asking the others. Rows are read in blocks of neighbours, blocks in random order;
-    a window of blocks is sorted by length into batches with little padding, taken in random order.
+    a step without asking the others. Rows are read in blocks of neighbours, blocks in random order.
+
+    A step's episodes are of all lengths: in many tasks an episode's length tells its return, and
+    values that learn from wins at one step and from losses at the next learn mostly the difference.
+    They are read in several passes, each of episodes of similar length, so that little is padding.
     """
 
     def __init__(
         self,
-        rows: Dataset,
-        language: Language,
+        rows: "Dataset | Readable",
+        language: TokenLanguage,
         *,
         batch_size: int,
         accumulation: int = 1,
@@ -141,8 +173,17 @@ class EpisodeBatches:
         keep: NDArray[np.int64] | None = None,
         process: int = 0,
         processes: int = 1,
+        whole_every: int = 0,
+        window_steps: int | None = None,
+        ahead: int = 1,
     ) -> None:
-        """batch_size: episodes per step over all processes; keep: the rows to use (None = all)."""
+        """batch_size: episodes per step over all processes; keep: the rows to use (None = all).
+
+        whole_every: how often a step is not cut by length, because something is drawn from all of
+        it; 0 = never.
+        window_steps: how many steps' rows are read at once. Where that takes long, `ahead` of the
+        same number lets the next window be read while this one is used.
+        """
         episodes = len(rows) if keep is None else len(keep)
         check_split(batch_size, accumulation, processes)
         if episodes < batch_size:
@@ -151,30 +192,44 @@ class EpisodeBatches:
                 " lower --batch-size"
             )
         self._rows, self._language, self._keep = rows, language, keep
+        self._window_steps, self.ahead = window_steps or WINDOW_STEPS, ahead
         self._episodes, self._batch_size, self._seed = episodes, batch_size, seed
         self._accumulation, self._process, self._processes = accumulation, process, processes
+        self._whole_every = whole_every
         self._window_name: tuple[int, int] | None = None
         self._window_rows: Rows
         self._window_batches: NDArray[np.int64]
-        self._window_counts: NDArray[np.int64]  # action tokens and completed actions per episode
+        # Action tokens and completed actions per episode, as often as its weight says.
+        self._window_counts: NDArray[np.integer | np.floating]
 
     def step(self, step: int) -> list[Batch]:
         """This process's micro-batches of step 0, 1, 2, ..."""
         epoch, step_in_epoch = divmod(step, self._episodes // self._batch_size)
-        window, step_in_window = divmod(step_in_epoch, WINDOW_STEPS)
+        window, step_in_window = divmod(step_in_epoch, self._window_steps)
         if self._window_name != (epoch, window):
             self._load_window(epoch, window)
         picks = self._window_batches[step_in_window]
         action_count, completed_count = self._window_counts[:, picks].sum(axis=1).tolist()
+        lengths = self._window_rows.lengths
+        picks = picks[np.argsort(lengths[picks], kind="stable")]
+        is_whole = self._whole_every > 0 and step % self._whole_every == 0
         # Every n-th episode: lengths, and so the work, are spread evenly over the parts.
         parts = self._accumulation * self._processes
+        shares = [picks[part::parts] for part in range(self._process, parts, self._processes)]
+        passes = [
+            collate(self._window_rows, similar, self._language)
+            for share in shares
+            for similar in np.split(share, [] if is_whole else cheapest_cuts(lengths[share]))
+        ]
         return [
             replace(
-                collate(self._window_rows, picks[part::parts], self._language),
+                each,
+                # What follows the last state, such as the answer to a last action, nobody reads.
+                tokens=each.tokens[:, : int(each.state_positions.max()) + 1],
                 action_count=action_count,
                 completed_count=completed_count,
             )
-            for part in range(self._process, parts, self._processes)
+            for each in passes
         ]
 
     def _load_window(self, epoch: int, window: int) -> None:
@@ -182,35 +237,80 @@ class EpisodeBatches:
         blocks = random.permutation(-(-self._episodes // BLOCK_ROWS))
         order = (blocks[:, None] * BLOCK_ROWS + np.arange(BLOCK_ROWS)).ravel()
         order = order[order < self._episodes]
-        size = WINDOW_STEPS * self._batch_size
+        size = self._window_steps * self._batch_size
         chosen = np.sort(order[window * size : (window + 1) * size])
         self._window_rows = read_rows(
             self._rows, chosen if self._keep is None else self._keep[chosen]
         )
-        lengths = self._window_rows.lengths
-        tokens, is_action = self._window_rows.packed_actions()
-        actions = np.where(is_action, tokens - self._language.first_action, 0)
-        states = self._language.grammar.states_along(actions, is_action)
-        completed = is_action & (states[:, 1:] == 0)
-        self._window_counts = np.stack([is_action.sum(axis=1), completed.sum(axis=1)])
+        self._window_counts = count_actions(self._window_rows, self._language)
 
         random = np.random.default_rng((self._seed, epoch, window))
-        shuffled = random.permutation(len(lengths))
-        by_length = shuffled[np.argsort(lengths[shuffled], kind="stable")]
-        batches = len(by_length) // self._batch_size
-        # Which episodes an epoch's last, short window leaves out is random as well.
-        spare = len(by_length) - batches * self._batch_size
-        by_length = np.delete(by_length, random.choice(len(by_length), spare, replace=False))
-        self._window_batches = random.permutation(by_length.reshape(batches, self._batch_size))
+        shuffled = random.permutation(len(chosen))
+        batches = len(shuffled) // self._batch_size
+        # An epoch's last, short window leaves some episodes out, other ones in each epoch.
+        shuffled = shuffled[: batches * self._batch_size]
+        self._window_batches = shuffled.reshape(batches, self._batch_size)
         self._window_name = (epoch, window)
 
 
-def read_rows(rows: Dataset, indices: NDArray[np.int64]) -> Rows:
-    """Copy the rows with these (sorted) indices into memory, reading neighbours together."""
-    table = table_of(rows)
+def cheapest_cuts(lengths: NDArray[np.int64]) -> list[int]:
+    """Where to cut sorted lengths into passes, so that padding and passes cost least together.
+
+    A pass costs its longest length times its episodes, and PASS_TOKENS.
+    """
+    # A cut between equal lengths saves nothing: only where the length changes.
+    borders = [0, *(np.flatnonzero(np.diff(lengths)) + 1).tolist(), len(lengths)]
+    cost, cut = [0.0], [0]  # of the episodes before each border, and where their last pass begins
+    for number, end in enumerate(borders[1:], start=1):
+        options = [
+            cost[before] + (end - borders[before]) * int(lengths[end - 1]) + PASS_TOKENS
+            for before in range(number)
+        ]
+        cut.append(int(np.argmin(options)))
+        cost.append(min(options))
+    cuts: list[int] = []
+    number = len(borders) - 1
+    while number := cut[number]:
+        cuts.insert(0, borders[number])
+    return cuts
+
+
+def count_actions(rows: Rows, language: TokenLanguage) -> NDArray[np.integer | np.floating]:
+    """(2, rows): action tokens and completed actions, as often as the row's weight says."""
+    tokens, is_action = rows.packed_actions()
+    counts = is_action.sum(axis=1)
+    if language.grammar is None:
+        assert rows.ends_action is not None
+        completed = np.add.reduceat(rows.ends_action, rows.offsets[:-1], dtype=np.int64)
+    else:
+        actions = np.where(is_action, tokens - language.first_action, 0)
+        states = language.grammar.states_along(actions, is_action)
+        completed = (is_action & (states[:, 1:] == 0)).sum(axis=1)
+    found: NDArray[np.integer | np.floating] = np.stack([counts, completed])
+    return found if rows.weight is None else found * rows.weight.astype(np.float64)
+
+
+class Readable(Protocol):
+    """Rows that become tokens when they are read."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, indices: NDArray[np.int64]) -> Rows:
+        """The rows with these (sorted) indices."""
+
+
+def read_rows(rows: Dataset | Readable, indices: NDArray[np.int64]) -> Rows:
+    """Copy the rows with these (sorted) indices into memory."""
+    if not isinstance(rows, Dataset):
+        return rows.read(indices)
+    return Rows.from_table(take_rows(table_of(rows), indices))
+
+
+def take_rows(table: pa.Table, indices: NDArray[np.int64]) -> pa.Table:
+    """The rows of a (mapped) table with these sorted indices, reading neighbours together."""
     borders = np.flatnonzero(np.diff(indices) > BLOCK_ROWS) + 1
     parts = []
     for run in np.split(indices, borders):
         near = table.slice(run[0], run[-1] - run[0] + 1)
         parts.append(near if len(run) == len(near) else near.take(run - run[0]))
-    return Rows.from_table(pa.concat_tables(parts))
+    return pa.concat_tables(parts)

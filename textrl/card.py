@@ -8,10 +8,11 @@ import numpy as np
 from huggingface_hub import DatasetCardData, EvalResult, ModelCardData
 from numpy.typing import NDArray
 
-from textrl.config import TrainConfig
+from textrl.config import NEW_BACKBONES, TrainConfig
 from textrl.hub import is_hub_name
+from textrl.offline import MEANINGS
 from textrl.report import NORMAL_95
-from textrl.task import Task
+from textrl.task import LoggedTask, Task
 
 Report = Mapping[str, Any]
 """What evaluation.json holds."""
@@ -23,6 +24,44 @@ ALGORITHM_NAMES = {
     "ilql": "implicit language Q-learning (ILQL)",
 }
 NOT_YET = "Not evaluated yet: `recipes/evaluate.py` does it.\n"
+USAGE = """\
+    python recipes/evaluate.py NAME    # scores beside those of reference players
+    python recipes/play.py NAME        # play against it, where its task has two players
+
+```python
+from envs.tasks import load_agent
+from textrl.decoding import Decoding
+from textrl.policy import Policy
+from textrl.rollout import play
+
+model, task = load_agent("NAME")
+policy = Policy(model, task.language, Decoding.of(model, sample=False), seed=0)
+played = play(task, policy, episodes=20, seed=0)
+print(played.scores.mean())
+```
+"""
+LOGGED_USAGE = """\
+    python recipes/evaluate.py NAME --data FILE    # what it says of other conversations
+    python recipes/play.py NAME                    # talk with it
+
+```python
+from envs.tasks import load_agent
+from textrl.evaluation import judge_anyhow
+
+model, task = load_agent("NAME")
+print(judge_anyhow(task.with_data("FILE"), model).describe(task))
+```
+"""
+LIMITS = """\
+- It plays this task with the settings in `task.json` and understands no other tokens.
+- This is one run with one seed. Intervals are over episodes, not over training runs.
+- Its scores are of the simulated task, with the decoding that the table names.
+"""
+LOGGED_LIMITS = """\
+- The figures tell how well it predicts logged episodes and their returns. Nobody has played it:
+  they do not tell what its own turns would earn.
+- This is one run with one seed.
+"""
 COLUMNS = """\
 | column | meaning |
 | --- | --- |
@@ -38,7 +77,7 @@ COLUMNS = """\
 
 def model_card(
     config: TrainConfig,
-    task: Task,
+    task: Task | LoggedTask,
     steps: int,
     name: str,
     report: Report | None = None,
@@ -58,15 +97,27 @@ def model_card(
     algorithm = ALGORITHM_NAMES[config.algo]
     if config.bisim:
         algorithm += f" with a bisimulation loss (weight {config.bisim:g})"
-    results = _results(task, report) if report else NOT_YET
+    backbone = f"a {config.backbone} backbone of {config.layers} layers x {config.width}"
+    is_lm = config.backbone not in NEW_BACKBONES
+    if is_lm:
+        backbone = f"the language model `{config.backbone}`"
+    if isinstance(task, LoggedTask):
+        results = _figures(report) if report else NOT_YET
+        indexed = _eval_figures(config, report) if report else None
+        title, usage, limits = "Load it", LOGGED_USAGE, LOGGED_LIMITS
+    else:
+        results = _results(task, report) if report else NOT_YET
+        indexed = _eval_results(config, report) if report else None
+        title, usage, limits = "Load and play it", USAGE, LIMITS
     pictures = "".join(f"![{Path(figure).stem}]({figure})\n\n" for figure in figures)
     metadata = ModelCardData(
         library_name="textrl",
         pipeline_tag="reinforcement-learning",
         tags=["textrl", "offline-rl", config.task, config.algo],
         datasets=[config.data] if is_data_public else None,
+        base_model=config.backbone if is_lm and is_hub_name(config.backbone) else None,
         model_name=name.rsplit("/", 1)[-1] if report else None,
-        eval_results=_eval_results(config, report) if report else None,
+        eval_results=indexed,
     )
     return f"""---
 {metadata.to_yaml()}
@@ -77,33 +128,18 @@ def model_card(
 {task.summary()}
 
 This agent learned it offline, from logged episodes alone, by {algorithm}, with textrl:
-a {config.backbone} backbone of {config.layers} layers x {config.width} reads the history as tokens,
+{backbone} reads the history as tokens,
 and heads on it choose the next action token.
 
 ## Results
 
 {results}
 {pictures}
-## Load and play it
+## {title}
 
 With textrl installed, and from its folder:
 
-    python recipes/evaluate.py {name}    # scores beside those of reference players
-    python recipes/play.py {name}        # play against it, where its task has two players
-
-```python
-from envs.tasks import task_of_checkpoint
-from textrl.checkpoint import load_model
-from textrl.policy import Decoding, Policy
-from textrl.rollout import play
-
-model, saved = load_model("{name}")
-task = task_of_checkpoint(saved)
-policy = Policy(model, task.language, Decoding(model.config.beta, sample=False), seed=0)
-played = play(task, policy, episodes=20, seed=0)
-print(played.scores.mean())
-```
-
+{usage.replace("NAME", name)}
 `TextRLModel.from_pretrained("{name}")` (in `textrl.model`) gives the bare network, and
 `AutoTokenizer.from_pretrained("{name}")` its tokens.
 
@@ -115,11 +151,8 @@ episodes (preset `{config.preset}`, seed {config.seed}). `training.yaml` has eve
 
 ## Limits
 
-- It plays this task with the settings in `task.json` and understands no other tokens.
 - It learned from episodes that others played: in situations far from those, its values are guesses.
-- This is one run with one seed. Intervals are over episodes, not over training runs.
-- Its scores are of the simulated task, with the decoding that the table names.
-"""
+{limits}"""
 
 
 def dataset_card(
@@ -208,6 +241,33 @@ def _results(task: Task, report: Report) -> str:
     ]
     note = f"It acted with beta {report['beta']:g}; episodes from seed {report['seed']}."
     return "\n".join([*lines, "", note, "", *went, ""])
+
+
+def _figures(report: Report) -> str:
+    """What the agent said of held-out episodes."""
+    lines = ["| figure | value | |", "| --- | ---: | --- |"]
+    lines += [f"| {name} | {v:.4g} | {MEANINGS[name]} |" for name, v in report["figures"].items()]
+    note = (
+        f"By {report['episodes']:,} of {report['held_out']:,} held-out episodes,"
+        f" {report['action_tokens']:,} action tokens."
+    )
+    return "\n".join([*lines, "", note, ""])
+
+
+def _eval_figures(config: TrainConfig, report: Report) -> list[EvalResult]:
+    """The same for the card's model-index."""
+    return [
+        EvalResult(
+            task_type="reinforcement-learning",
+            task_name="offline reinforcement learning",
+            dataset_type=config.task,
+            dataset_name=config.data,
+            metric_type=name,
+            metric_value=value,
+            metric_args={"episodes": report["episodes"]},
+        )
+        for name, value in report["figures"].items()
+    ]
 
 
 def _interval(interval: Sequence[float | None] | None, note: str) -> str:

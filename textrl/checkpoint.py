@@ -22,13 +22,18 @@ from textrl.card import model_card
 from textrl.config import CONFIG_FILE, TrainConfig, save_config
 from textrl.errors import UserError, first_line
 from textrl.hub import fetch
-from textrl.model import TextRLModel
-from textrl.task import Task
+from textrl.model import LOADING_INFO, TextRLModel
+from textrl.task import AnyTask, LoggedTask, Task
 
 Optimizers = Sequence[torch.optim.Optimizer]
 STATE_NAMES = "step-" + "[0-9]" * 8
 CARD_FILE, TASK_FILE, WEIGHTS_FILE = "README.md", "task.json", "model.safetensors"
-LOADED_FILES = ("config.json", TASK_FILE, WEIGHTS_FILE)
+TOKENIZER_FILES = (
+    *("tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"),
+    *("vocab.json", "vocab.txt", "merges.txt", "*.model"),
+)
+"""The language; which of them there are depends on its tokenizer."""
+LOADED_FILES = ("config.json", TASK_FILE, WEIGHTS_FILE, *TOKENIZER_FILES)
 """What of a checkpoint on the Hub is downloaded to load it."""
 
 
@@ -49,7 +54,9 @@ def scratch_folder(beside: Path) -> Iterator[Path]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def save_checkpoint(folder: Path, model: TextRLModel, task: Task, config: TrainConfig) -> None:
+def save_checkpoint(
+    folder: Path, model: TextRLModel, task: Task | LoggedTask, config: TrainConfig
+) -> None:
     """Write (or replace) the files by which others load this model, each at once, weights last."""
     with scratch_folder(folder / "checkpoint") as scratch:
         model.save_pretrained(scratch)
@@ -62,7 +69,7 @@ def save_checkpoint(folder: Path, model: TextRLModel, task: Task, config: TrainC
             os.replace(path, folder / path.name)
 
 
-def describe_task(task: Task) -> dict[str, Any]:
+def describe_task(task: AnyTask) -> dict[str, Any]:
     """What task.json holds: enough to make the same task again."""
     return {"task": task.name, "settings": task.settings()}
 
@@ -104,16 +111,21 @@ def weights_digest(folder: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def load_model(name: str) -> tuple[TextRLModel, dict[str, Any]]:
-    """The model in a checkpoint folder or Hub repo, and what its task.json says."""
+def load_model(name: str, base: str | None = None) -> tuple[TextRLModel, dict[str, Any]]:
+    """The model in a checkpoint folder or Hub repo, and what its task.json says.
+
+    base: where the language model under an adapter is, if not where it was in training.
+    """
     folder = checkpoint_folder(name)
     try:
         task = json.loads((folder / TASK_FILE).read_text())
-        loaded: Any = TextRLModel.from_pretrained(folder, output_loading_info=True)
+        loaded: Any = TextRLModel.from_pretrained(folder, output_loading_info=True, base=base)
+    except UserError:
+        raise
     except Exception as error:  # a stranger's files can break transformers in any way
         raise UserError(f"cannot load a checkpoint from {name!r}: {first_line(error)}") from error
     model, info = loaded
-    for what in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+    for what in LOADING_INFO:
         if info[what]:
             first = sorted(map(str, info[what]))[0]
             raise UserError(
@@ -142,7 +154,7 @@ def save_state(
     name = f"step-{state.step:08d}"
     folder.mkdir(parents=True, exist_ok=True)
     with scratch_folder(folder / name) as scratch:
-        save_file(_contiguous(model.state_dict()), scratch / WEIGHTS_FILE)
+        save_file(_contiguous(model.saved_state()), scratch / WEIGHTS_FILE)
         save_file(_memory_of(optimizers), scratch / "optimizer.safetensors")
         (scratch / "state.json").write_text(json.dumps(vars(state)) + "\n")
         for path in scratch.iterdir():
@@ -160,7 +172,7 @@ def load_state(folder: Path, model: TextRLModel, optimizers: Optimizers) -> Trai
     if not saved:
         return None
     try:
-        model.load_state_dict(load_file(saved[-1] / WEIGHTS_FILE))
+        model.load_saved_state(load_file(saved[-1] / WEIGHTS_FILE))
         _restore(optimizers, load_file(saved[-1] / "optimizer.safetensors"))
         return TrainingState(**json.loads((saved[-1] / "state.json").read_text()))
     except (SafetensorError, RuntimeError, ValueError, TypeError, KeyError) as error:

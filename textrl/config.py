@@ -10,6 +10,7 @@ from typing import Any, Literal, NoReturn, TypeVar, get_args, get_origin, get_ty
 import yaml
 
 from textrl.errors import UserError, unknown
+from textrl.hub import is_hub_name
 
 T = TypeVar("T")
 
@@ -17,9 +18,13 @@ CONFIG_FILE = "training.yaml"
 """The resolved config in a run's folder."""
 FREE_ON_RESUME = (
     *("output", "resume", "save_every", "log_every", "tracker", "final_evaluation"),
-    *("push_to_hub", "private"),
+    *("push_to_hub", "private", "on_bad_rows"),
 )
 """Settings that a resumed run may change: none of them touches what is learned."""
+
+
+NEW_BACKBONES = ("gpt2", "rnn")
+"""Backbones that a run makes new; any other name is a pretrained language model's."""
 
 
 def option(default: T, help: str, **limits: Any) -> T:
@@ -53,11 +58,25 @@ class TrainConfig:
     keep_top: float = option(
         0.25, "filtered-bc: share of the episodes kept, best returns first", above=0, maximum=1
     )
+    held_out: float = option(
+        0.05,
+        "text: share of the conversations that are kept for evaluation, at least one",
+        above=0,
+        maximum=0.5,
+    )
+    on_bad_rows: Literal["refuse", "skip"] = option(
+        "refuse", "text: what to do where a row of the data cannot be used"
+    )
     constrain: bool = option(True, "wordle: let the policy spell only words of the list")
     layout: str = option("default", "gridworld: its map: default, or a file")
 
-    backbone: Literal["gpt2", "rnn"] = option("gpt2", "what reads the history", section="model")
-    layers: int = option(2, "layers of the backbone", minimum=1)
+    backbone: str = option(
+        "gpt2",
+        "what reads the history: gpt2 or rnn, made new, or a causal language model: its folder or "
+        "its USER/NAME on the Hub",
+        section="model",
+    )
+    layers: int = option(2, "layers of a new backbone; a language model has its own", minimum=1)
     width: int = option(128, "size of the hidden states", minimum=1)
     attention_heads: int = option(4, "attention heads; must divide the width", minimum=1)
     context: int = option(64, "longest history in tokens", minimum=2)
@@ -76,6 +95,22 @@ class TrainConfig:
     representation_bound: float = option(
         0.0, "largest norm of the representation; 0 is none", minimum=0
     )
+    q_head: Literal["auto", "mlp", "low-rank", "shared"] = option(
+        "auto",
+        "Q of each token: mlp, the same through a low rank, or shared with a language model's "
+        "output embeddings; auto is shared on those, else mlp",
+    )
+    lora_rank: int = option(
+        0,
+        "train low-rank matrices of this rank beside a language model's, which stays as it is; 0 "
+        "trains the whole of it",
+        minimum=0,
+    )
+    lora_alpha: float = option(16.0, "lora: their weight is this over the rank", above=0)
+    lora_targets: str = option(
+        "", "lora: names of the layers, with commas between them; without it every linear layer"
+    )
+    q_rank: int = option(64, "low-rank: numbers between the hidden layer and the tokens", minimum=1)
 
     discount: float = option(
         0.99, "discount per action token", section="algorithm", minimum=0, maximum=1
@@ -97,6 +132,10 @@ class TrainConfig:
         "Q targets across actions: 0 looks one action ahead, 1 to the episode's end",
         minimum=0,
         maximum=1,
+    )
+    whole_actions: bool = option(
+        False,
+        "ilql: V learns what whole actions are worth, not their single tokens",
     )
     target_rate: float = option(
         0.005,
@@ -166,6 +205,18 @@ class TrainConfig:
         True, "play a complete evaluation at the end, beside reference players"
     )
     beta: float = option(4.0, "weight of Q - V against log pi when acting", minimum=0)
+    candidates: int = option(
+        1,
+        "whole actions that the policy names before one is chosen, by log pi and Q; 1 chooses token"
+        " by token",
+        minimum=1,
+    )
+    plausible: float = option(
+        0.0,
+        "candidates of greedy play: the least odds, as a share of the likeliest one's",
+        minimum=0,
+        maximum=1,
+    )
     save_every: int = option(1000, "steps between checkpoints", minimum=1)
     log_every: int = option(20, "steps between lines of metrics", minimum=1)
     tracker: Literal["none", "tensorboard", "trackio", "wandb"] = option(
@@ -177,9 +228,31 @@ class TrainConfig:
     )
     private: bool = option(False, "make the repository on the Hub one that only you can see")
 
+    @property
+    def trains_bisimulation(self) -> bool:
+        """Whether the loss, or what guards it against collapse, is minimized."""
+        return self.bisim > 0 or self.bisim_inverse > 0
+
+    @property
+    def compares_every(self) -> int:
+        """Steps between those at which histories of the whole batch are compared."""
+        return 1 if self.trains_bisimulation else self.bisim_every
+
     def __post_init__(self) -> None:
         if self.optimizer == "muon" and self.backbone == "rnn":
             raise UserError("muon is made for gpt2's matrices: with --backbone rnn use adamw")
+        if self.lora_rank and self.backbone in NEW_BACKBONES:
+            raise UserError(
+                f"--lora-rank {self.lora_rank} is for pretrained language models: with --backbone"
+                f" {self.backbone} leave it out"
+            )
+        if self.lora_rank and self.optimizer == "muon":
+            raise UserError("muon is made for whole matrices: with --lora-rank use adamw")
+        if self.q_head == "shared" and self.backbone in NEW_BACKBONES:
+            raise UserError(
+                f"--q-head shared needs a language model's embeddings: with --backbone"
+                f" {self.backbone} use mlp or low-rank"
+            )
         for whole, part in (("width", "attention_heads"), ("batch_size", "accumulation")):
             if getattr(self, whole) % getattr(self, part):
                 raise UserError(
@@ -218,6 +291,7 @@ def parse_config(
         add_flag(section, name, getattr(base, name))
     given = vars(parser.parse_args(argv))
     config = TrainConfig(**{name: checked(name, flag(name), given[name]) for name in FIELDS})
+    check_backbone(config.backbone)
     for name in FIELDS if is_resumed else ():
         ours, theirs = getattr(config, name), getattr(base, name)
         if name not in FREE_ON_RESUME and ours != theirs:
@@ -226,6 +300,15 @@ def parse_config(
                 " leave the flag out, or start anew with another --output"
             )
     return config
+
+
+def check_backbone(name: str) -> None:
+    """Refuse a name that is no new backbone's and cannot be a language model's."""
+    if name not in NEW_BACKBONES and not Path(name).is_dir() and not is_hub_name(name):
+        raise UserError(
+            f"{unknown('backbone', name, NEW_BACKBONES)}, nor is there a folder of that name, nor"
+            " can it be a USER/NAME on the Hub"
+        )
 
 
 def output_folder(output: str, task: str) -> Path:

@@ -60,6 +60,10 @@ class Rows:
     truncated: NDArray[np.bool_]
     rest: NDArray[np.float32] | None = None
     """Of parts of episodes: the discounted return that followed; nan where the episode ends."""
+    ends_action: NDArray[np.bool_] | None = None
+    """Per token, where the language has no grammar that tells: it completes an action."""
+    weight: NDArray[np.float32] | None = None
+    """Per row: how much it counts in every mean; None = each as much as the others."""
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -257,7 +261,13 @@ def blocks_of(rows: Dataset, size: int = BLOCK_ROWS) -> Iterator[tuple[int, pa.T
 
 def best_episodes(rows: Dataset, share: float) -> NDArray[np.int64]:
     """Rows of the top `share` of episodes by return (filtered BC); ties at the border go by row."""
-    returns = np.concatenate([table["episode_return"].to_numpy() for _, table in blocks_of(rows)])
+    return best_of(
+        np.concatenate([table["episode_return"].to_numpy() for _, table in blocks_of(rows)]), share
+    )
+
+
+def best_of(returns: NDArray[np.float32], share: float) -> NDArray[np.int64]:
+    """Where the top `share` of the returns are, in order; of equal ones the first are taken."""
     kept = max(1, round(share * len(returns)))
     return np.sort(np.argsort(-returns, kind="stable")[:kept])
 

@@ -1,4 +1,7 @@
-"""Judging a model: play the task under both decodings, beside the references, and sum it up."""
+"""Judging a model: play the task under both decodings, beside the references, and sum it up.
+
+A task that cannot be played is judged by what the model says of held-out episodes instead.
+"""
 
 import time
 from dataclasses import dataclass
@@ -8,11 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from textrl.config import TrainConfig
+from textrl.decoding import Decoding
 from textrl.model import TextRLModel
-from textrl.policy import Decoding, Policy
+from textrl.offline import OfflineJudgement, judge_offline
+from textrl.policy import Policy
 from textrl.report import Estimate, score_table
 from textrl.rollout import play
-from textrl.task import Reference, Task
+from textrl.task import LoggedTask, Reference, Task
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,7 @@ class Judgement:
         variants = {name: each.to_json() for name, each in self.variants.items()}
         return {
             "beta": headline.decoding.beta,
+            "candidates": headline.decoding.candidates,
             "seed": self.seed,
             **headline.to_json(),
             "decoding": headline.decoding.name,
@@ -85,39 +91,65 @@ def evaluate(
 
 
 def play_both(
-    task: Task, model: TextRLModel, episodes: int, beta: float | None, seed: int
+    task: Task,
+    model: TextRLModel,
+    episodes: int,
+    beta: float | None,
+    seed: int,
+    candidates: int | None = None,
 ) -> list[Result]:
-    """Results of greedy and of sampled play; beta: None = as trained."""
-    beta = model.config.beta if beta is None else beta
-    greedy = evaluate(task, model, Decoding(beta, sample=False), episodes, seed)
-    sampled = evaluate(
-        task, model, Decoding(beta, sample=True), episodes * task.sampled_rounds, seed
-    )
-    return [greedy, sampled]
+    """Results of greedy and of sampled play; beta, candidates: None = as trained."""
+    return [
+        evaluate(task, model, Decoding.of(model, sample, beta, candidates), rounds * episodes, seed)
+        for sample, rounds in ((False, 1), (True, task.sampled_rounds))
+    ]
 
 
 def judge(
-    task: Task, model: TextRLModel, episodes: int, beta: float | None = None, seed: int = 0
+    task: Task,
+    model: TextRLModel,
+    episodes: int,
+    beta: float | None = None,
+    seed: int = 0,
+    candidates: int | None = None,
 ) -> Judgement:
     """Play both ways and look up what others score, in the task and in its variants."""
     began = time.perf_counter()
-    results = play_both(task, model, episodes, beta, seed)
+    results = play_both(task, model, episodes, beta, seed, candidates)
     seconds = time.perf_counter() - began
     variants = {
-        name: judge(variant, model, episodes, beta, seed)
+        name: judge(variant, model, episodes, beta, seed, candidates)
         for name, variant in task.variants().items()
     }
     return Judgement(results, task.references(seed), seconds, seed, variants)
 
 
-def quick_scores(task: Task, config: TrainConfig, model: TextRLModel) -> dict[str, float]:
-    """The mean scores that training watches, greedy first."""
+def judge_anyhow(
+    task: Task | LoggedTask,
+    model: TextRLModel,
+    episodes: int | None = None,
+    beta: float | None = None,
+    seed: int = 0,
+    candidates: int | None = None,
+) -> Judgement | OfflineJudgement:
+    """As the task can be judged; episodes: None = as many as a complete evaluation takes."""
+    if isinstance(task, LoggedTask):
+        return judge_offline(task, model, episodes, beta)
+    return judge(task, model, episodes or task.full_evaluation(), beta, seed, candidates)
+
+
+def quick_scores(
+    task: Task | LoggedTask, config: TrainConfig, model: TextRLModel
+) -> dict[str, float]:
+    """What training watches; the first decides which model is the best: greedy play if any."""
+    if isinstance(task, LoggedTask):
+        return judge_offline(task, model, config.evaluate_episodes).figures
     return {
         decoding.name: evaluate(
             task, model, decoding, config.evaluate_episodes, config.seed
         ).estimate.mean
         for decoding in (
-            Decoding(model.config.beta, sample=False),
-            Decoding(model.config.beta, sample=True),
+            Decoding.of(model, sample=False),
+            Decoding.of(model, sample=True),
         )
     }

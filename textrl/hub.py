@@ -121,11 +121,11 @@ def push(
     return f"{api.endpoint}/{'datasets/' if kind == 'dataset' else ''}{repo}"
 
 
-def fetch(name: str, kind: Kind, patterns: Sequence[str]) -> Path:
+def fetch(name: str, kind: Kind, patterns: Sequence[str], revision: str | None = None) -> Path:
     """The file or folder of this name; if there is none, the Hub's files of these patterns.
 
     Those are downloaded once per commit into huggingface_hub's cache, which also serves when the
-    Hub cannot be reached.
+    Hub cannot be reached. revision: which commit; None = the newest.
     """
     if Path(name).exists():
         return Path(name)
@@ -133,7 +133,11 @@ def fetch(name: str, kind: Kind, patterns: Sequence[str]) -> Path:
         raise UserError(f"{name!r} does not exist here and is no Hub id (USER/NAME) either")
     with told(f"{name!r} does not exist here and cannot be had from the Hub"):
         _api()
-        return Path(snapshot_download(name, repo_type=kind, allow_patterns=list(patterns)))
+        return Path(
+            snapshot_download(
+                name, repo_type=kind, allow_patterns=list(patterns), revision=revision
+            )
+        )
 
 
 def is_hub_name(name: str) -> bool:

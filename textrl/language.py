@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 PAD, BEGIN = "<pad>", "<begin>"
 PAD_ID, BEGIN_ID = 0, 1
@@ -69,6 +70,29 @@ class ActionGrammar:
             follows = np.where(state >= 0, self.next_state[state, actions[:, i]], -1)
             states[:, i + 1] = np.where(real[:, i], follows, state)
         return states
+
+
+class TokenLanguage(Protocol):
+    """What batches, models and checkpoints ask of a task's tokens."""
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """Every token, in the order of the ids."""
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """The tokens that can be chosen; their ids are contiguous."""
+
+    @property
+    def first_action(self) -> int:
+        """The id of the first action token."""
+
+    @property
+    def grammar(self) -> ActionGrammar | None:
+        """Which tokens may follow each other; None = any, and the rows tell where actions end."""
+
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """The language as a transformers tokenizer."""
 
 
 @dataclass(frozen=True, eq=False)

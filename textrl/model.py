@@ -1,92 +1,41 @@
 """The agent's network: a backbone that reads the history, a representation, and the heads on it."""
 
+import contextlib
 import copy
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedModel
 from transformers import initialization as init
+from transformers.utils import SAFE_WEIGHTS_NAME
 from transformers.utils.generic import ModelOutput
 
 from textrl.backbones import BACKBONES, Shape, initialize_cells
-from textrl.config import TrainConfig
+from textrl.errors import UserError
 from textrl.frames import Frames, PatchEncoder, Patches
+from textrl.heads import (
+    SharedHead,
+    ZeroLinear,
+    quiet_head,
+    representation_of,
+    token_head,
+    two_layer_head,
+)
+from textrl.hub import fetch
+from textrl.language_model import base_lm
+from textrl.lora import adapter_pairs, add_adapters, is_adapter, merge_adapter, slow_adapter
 from textrl.losses.ops import legal_only
+from textrl.model_config import TextRLConfig
 from textrl.pairs import Pairs, throw
-from textrl.task import Task
 from textrl.world import WorldModel
 
-
-class TextRLConfig(PreTrainedConfig):
-    """The network's shape. Everything that from_pretrained needs to build it again."""
-
-    model_type = "textrl"
-
-    def __init__(
-        self,
-        vocabulary: int = 2,
-        first_action: int = 1,
-        action_tokens: int = 1,
-        observation_classes: int = 0,
-        backbone: str = "gpt2",
-        cell: str = "gru",
-        layers: int = 2,
-        width: int = 128,
-        attention_heads: int = 4,
-        context: int = 64,
-        window: int = 0,
-        frame_shape: tuple[int, ...] | None = None,
-        patches: int = 0,
-        representation_hidden: int = 0,
-        representation_bound: float = 0.0,
-        steps: int = 0,
-        heads: tuple[str, ...] = ("policy", "q", "v", "world"),
-        q_heads: int = 2,
-        value_gradient: float = 1.0,
-        world_gradient: float = 0.0,
-        beta: float = 1.0,
-        **others: Any,
-    ) -> None:
-        """steps: how long it has been trained.
-
-        heads: which of policy, q (and its targets), v, world and inverse the network has.
-
-        world: the model of the environment and the slow copy of the encoder that the bisimulation
-        loss needs; inverse: guesses the action between two histories.
-        observation_classes: what the world model tells apart; 0 = it predicts representations.
-        window: how many actions back it looks; 0 = to the episode's beginning.
-        frame_shape, patches: of the frames in its histories, and how many tokens each one becomes.
-        representation_hidden: a hidden layer before the representation; 0 = a linear map.
-        representation_bound: the largest norm of a representation; 0 = any.
-        value_gradient: the share of the Q and V heads' gradient that reaches the representation;
-        world_gradient: the share of the world model's.
-        beta: the weight of Q (less V) against log pi to act with unless told otherwise.
-        """
-        self.vocabulary = vocabulary
-        self.first_action = first_action
-        self.action_tokens = action_tokens
-        self.observation_classes = observation_classes
-        self.backbone = backbone
-        self.cell = cell
-        self.layers = layers
-        self.width = width
-        self.attention_heads = attention_heads
-        self.context = context
-        self.window = window
-        self.frame_shape = frame_shape and tuple(frame_shape)
-        self.patches = patches
-        self.representation_hidden = representation_hidden
-        self.representation_bound = representation_bound
-        self.steps = steps
-        self.heads = tuple(heads)
-        self.q_heads = q_heads
-        self.value_gradient = value_gradient
-        self.world_gradient = world_gradient
-        self.beta = beta
-        super().__init__(**others)
+LOADING_INFO = ("missing_keys", "unexpected_keys", "mismatched_keys")
+"""What of a checkpoint did not fit, as transformers tells it."""
 
 
 @dataclass
@@ -109,27 +58,22 @@ class TextRLOutput(ModelOutput):
     inverse: Tensor | None = None  # logits of the action between a history and the next, (n, ...)
 
 
-def action_scores(output: TextRLOutput, legal: Tensor, beta: float) -> Tensor:
+def action_scores(output: TextRLOutput, legal: Tensor | None, beta: float) -> Tensor:
     """Log-scores of each action token: log pi + beta (min target Q - V), of whatever is there.
 
     Where the model has no Q, that is its policy alone, whatever beta is; where it has no policy
-    (CQL), beta Q: beta is the softmax's inverse temperature. legal: (..., action tokens).
+    (CQL), beta Q: beta is the softmax's inverse temperature. legal: (..., action tokens), or None.
     """
-    scores = torch.zeros_like(legal, dtype=torch.float32)
+    scores: Tensor | None = None
     if output.target_q is not None:
         scores = output.target_q.amin(dim=0)
         scores = beta * (scores if output.v is None else scores - output.v[..., None])
-    scores = legal_only(scores, legal)
+        scores = legal_only(scores, legal)
     if output.policy is not None:
-        scores = scores + legal_only(output.policy, legal).log_softmax(dim=-1)
+        log_pi = legal_only(output.policy, legal).log_softmax(dim=-1)
+        scores = log_pi if scores is None else scores + log_pi
+    assert scores is not None, "a model without policy and Q cannot act"
     return scores
-
-
-def two_layer_head(width: int, outputs: int, inputs: int = 1) -> nn.Sequential:
-    """The paper's head: two layers, the hidden one twice the transformer's width."""
-    return nn.Sequential(
-        nn.Linear(inputs * width, 2 * width), nn.ReLU(), nn.Linear(2 * width, outputs)
-    )
 
 
 class TextRLModel(PreTrainedModel):
@@ -138,56 +82,87 @@ class TextRLModel(PreTrainedModel):
     config_class = TextRLConfig
     config: TextRLConfig
 
-    def __init__(self, config: TextRLConfig) -> None:
+    def __init__(self, config: TextRLConfig, lm: PreTrainedModel | None = None) -> None:
+        """lm: the pretrained language model to begin with, where config.lm describes one."""
         super().__init__(config)
-        width, actions, hidden = config.width, config.action_tokens, config.representation_hidden
-        self.backbone = BACKBONES[config.backbone].make(
-            Shape(
-                vocabulary=config.vocabulary,
-                layers=config.layers,
-                width=width,
-                attention_heads=config.attention_heads,
-                context=config.context,
-                cell=config.cell,
+        width, actions = config.width, config.action_tokens
+        is_lm = config.lm is not None
+        if is_lm:
+            self._take(lm or AutoModelForCausalLM.from_config(config.lm_config()))
+        else:
+            self.backbone = BACKBONES[config.backbone].make(
+                Shape(
+                    vocabulary=config.vocabulary,
+                    layers=config.layers,
+                    width=width,
+                    attention_heads=config.attention_heads,
+                    context=config.context,
+                    cell=config.cell,
+                )
             )
-        )
         if config.frame_shape:
             self.frames = PatchEncoder(config.frame_shape, config.patches, width)
-        self.representation: nn.Module = nn.Linear(width, width)
-        if hidden:
-            self.representation = nn.Sequential(
-                nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, width)
-            )
-        if "policy" in config.heads:
+        self.representation = representation_of(config)
+        if "policy" in config.heads and not is_lm:  # a language model has its own
             self.policy = two_layer_head(width, actions)
         if "v" in config.heads:
-            self.v = two_layer_head(width, 1)
+            self.v = quiet_head(width, 1) if is_lm else two_layer_head(width, 1)
         if "q" in config.heads:
-            self.q = nn.ModuleList(two_layer_head(width, actions) for _ in range(config.q_heads))
+            self.q = nn.ModuleList(token_head(config) for _ in range(config.q_heads))
             self.target_q = copy.deepcopy(self.q)
         if "world" in config.heads:
-            self.world = WorldModel(width, actions, config.observation_classes)
-            self.target_backbone = copy.deepcopy(self.backbone)
+            self.world = WorldModel(width, width if is_lm else actions, config.observation_classes)
+            if not config.lora:  # then an adapter is enough
+                self.target_backbone = copy.deepcopy(self.backbone)
             self.target_representation = copy.deepcopy(self.representation)
             if config.frame_shape:
                 self.target_frames = copy.deepcopy(self.frames)
         if "inverse" in config.heads:
-            self.inverse = two_layer_head(width, actions, inputs=2)
+            self.inverse = token_head(config, inputs=2)
         self.post_init()  # type: ignore[no-untyped-call]
+        if config.lora:  # adapters are not to be initialized as the language model's own layers are
+            add_adapters(self.backbone, config.lora, slow="world" in config.heads)
         self.update_targets(rate=1.0)
         self._freeze_targets()
 
     @classmethod
-    def from_pretrained(cls, *arguments: Any, **options: Any) -> Any:
-        """As transformers does it, from safetensors only, and with the targets frozen again."""
-        loaded = super().from_pretrained(*arguments, **{**options, "use_safetensors": True})
+    def from_pretrained(
+        cls, pretrained_model_name_or_path: Any, *arguments: Any, **options: Any
+    ) -> Any:
+        """As transformers does it, from safetensors only, and with the targets frozen again.
+
+        base: where the language model under an adapter is, if not where it was in training.
+        """
+        base, wants_info = options.pop("base", None), options.get("output_loading_info")
+        name, revision = pretrained_model_name_or_path, options.get("revision", "main")
+        config: Any = options.get("config") or TextRLConfig.from_pretrained(name, revision=revision)
+        if config.lora:
+            folder = fetch(str(name), "model", [SAFE_WEIGHTS_NAME], revision)
+            model = cls(config, base_lm(config, base))
+            model.load_saved_state(load_file(folder / SAFE_WEIGHTS_NAME))
+            model.train(False)
+            # Whole or not at all: there is nothing to tell of what was missing.
+            return (model, dict.fromkeys(LOADING_INFO, ())) if wants_info else model
+        loaded = super().from_pretrained(name, *arguments, **{**options, "use_safetensors": True})
         model = loaded[0] if isinstance(loaded, tuple) else loaded
         model._freeze_targets()
         return loaded
 
+    def _take(self, lm: PreTrainedModel) -> None:
+        """Make the language model's layers the backbone and its output head the policy."""
+        self.backbone = lm.base_model
+        # Tied to the input embeddings it is no module of its own: one weight has one name.
+        if not self.config.is_tied:
+            self.output: Any = lm.get_output_embeddings()
+            self.output.requires_grad_("policy" in self.config.heads and not self.config.lora)
+
     def _init_weights(self, module: nn.Module) -> None:
-        # GPT-2 initializes itself; the rest starts as PyTorch's own layers do.
-        if isinstance(module, nn.Linear | nn.Conv2d):
+        # GPT-2 and other language models initialize themselves; the rest starts as PyTorch's own
+        # layers do.
+        if isinstance(module, ZeroLinear):
+            init.zeros_(module.weight)
+            init.zeros_(module.bias)
+        elif isinstance(module, nn.Linear | nn.Conv2d):
             init.kaiming_uniform_(module.weight, a=math.sqrt(5))
             if module.bias is not None:
                 bound = 1 / math.sqrt(module.weight[0].numel())
@@ -204,29 +179,54 @@ class TextRLModel(PreTrainedModel):
         past_key_values: Any = None,
         pairs: Pairs | None = None,
         frames: Frames | Patches | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
     ) -> TextRLOutput:
         """Read tokens (batch, time) and evaluate the heads at state_positions (batch, states) only.
 
         Without positions: at the last token, which is what acting needs, one state per episode.
         pairs: histories at which the world model is asked as well; needs the positions.
         frames: what the frame tokens show, as pixels or as self.frames has encoded them.
+        attention_mask, position_ids: for padding on the left, which only a language model takes.
         """
-        phi, cache = self._encode(tokens, frames, state_positions, past_key_values)
+        padding = {"attention_mask": attention_mask, "position_ids": position_ids}
+        phi, cache = self._encode(tokens, frames, state_positions, past_key_values, padding)
         output = TextRLOutput(representation=phi, past_key_values=cache)
         if "policy" in self.config.heads:
-            output.policy = self.policy(phi)
+            output.policy = self._logits(phi) if self.config.lm else self.policy(phi)
         # The same numbers; only the gradient on its way back is scaled.
         phi = phi.detach() + self.config.value_gradient * (phi - phi.detach())
         if "v" in self.config.heads:
             output.v = self.v(phi).squeeze(-1)
         if "q" in self.config.heads:
             if past_key_values is None:  # to act, the targets are enough
-                output.q = torch.stack([head(phi) for head in self.q])
+                output.q = torch.stack([self._of_tokens(head, phi) for head in self.q])
             with torch.no_grad():
-                output.target_q = torch.stack([head(phi) for head in self.target_q])
+                slow = [self._of_tokens(head, phi) for head in self.target_q]
+                output.target_q = torch.stack(slow)
         if pairs is not None:
             self._ask_world(output, tokens, frames, state_positions, pairs)
         return output
+
+    @property
+    def output_embeddings(self) -> Tensor:
+        """A language model's, (tokens, width)."""
+        tied = self.backbone.get_input_embeddings().weight  # type: ignore[operator]
+        weight: Tensor = self.output.weight if hasattr(self, "output") else tied
+        return weight
+
+    def _logits(self, phi: Tensor) -> Tensor:
+        """What the language model's output head says of each token."""
+        weight, bias = self.output_embeddings, None
+        if hasattr(self, "output"):
+            bias = self.output.bias
+        return nn.functional.linear(phi.to(weight.dtype), weight, bias).to(phi.dtype)
+
+    def _of_tokens(self, head: nn.Module, phi: Tensor) -> Tensor:
+        """What a head says of each action token, (..., action tokens)."""
+        shares = isinstance(head, SharedHead)
+        said: Tensor = head(phi, self.output_embeddings) if shares else head(phi)
+        return said
 
     def _encode(
         self,
@@ -234,10 +234,11 @@ class TextRLModel(PreTrainedModel):
         frames: Frames | Patches | None,
         state_positions: Tensor | None,
         cache: Any = None,
+        padding: Mapping[str, Tensor | None] | None = None,
         slow: bool = False,
     ) -> tuple[Tensor, Any]:
         """phi (batch, states, width) and the cache after the tokens; slow: by the slow copies."""
-        backbone = self.target_backbone if slow else self.backbone
+        backbone = self.target_backbone if slow and not self.config.lora else self.backbone
         representation = self.target_representation if slow else self.representation
         embedded = backbone.get_input_embeddings()(tokens)  # type: ignore[operator]
         if frames is not None:
@@ -248,14 +249,21 @@ class TextRLModel(PreTrainedModel):
             places = torch.arange(self.config.patches, device=tokens.device)
             at = (frames.episode[:, None], frames.position[:, None] + places)
             embedded = embedded.index_put(at, patches, accumulate=True)
-        read = backbone(inputs_embeds=embedded, past_key_values=cache, use_cache=cache is not None)
+        with slow_adapter(backbone) if slow and self.config.lora else contextlib.nullcontext():
+            read = backbone(
+                inputs_embeds=embedded,
+                past_key_values=cache,
+                use_cache=cache is not None,
+                **(padding if self.config.lm and padding else {}),
+            )
         hidden = read.last_hidden_state
         if state_positions is None:
             hidden = hidden[:, -1:]
         else:
             where = state_positions[..., None].expand(-1, -1, hidden.shape[-1])
             hidden = hidden.gather(1, where)
-        phi = representation(hidden)
+        # A frozen language model may be in half precision; what is trained is not.
+        phi = representation(hidden.to(next(representation.parameters()).dtype))
         bound = self.config.representation_bound
         if bound:
             phi = phi * (bound / phi.norm(dim=-1, keepdim=True).clamp_min(bound))
@@ -271,22 +279,25 @@ class TextRLModel(PreTrainedModel):
     ) -> None:
         """Add what the slow encoder and the world model say of the pairs' histories."""
         at = (pairs.episode, pairs.state)
+        embeddings = self.output_embeddings.detach() if self.config.lm else None
         with torch.no_grad():
             target_phi, _ = self._encode(tokens, frames, state_positions, slow=True)
             chosen = pairs.actions if pairs.from_data else self._choose(output, pairs)
             z = target_phi[at]
-            output.imagined_reward, output.imagined_dynamics = self.world(z, chosen)
+            imagined = self.world(z, chosen, embeddings)
+            output.imagined_reward, output.imagined_dynamics = imagined
         output.target_representation = target_phi
         assert output.representation is not None
         # The models learn from phi as it is; how much of that phi feels is the config's choice.
         phi = output.representation[at]
         phi = phi.detach() + self.config.world_gradient * (phi - phi.detach())
-        output.predicted_reward, output.predicted_dynamics = self.world(phi, pairs.actions)
+        predicted = self.world(phi, pairs.actions, embeddings)
+        output.predicted_reward, output.predicted_dynamics = predicted
         if "inverse" in self.config.heads:
             phi = output.representation
             following = (pairs.state + 1).clamp_max(phi.shape[1] - 1)
             both = torch.cat([phi[at], phi[pairs.episode, following]], dim=-1)
-            output.inverse = self.inverse(both)
+            output.inverse = self._of_tokens(self.inverse, both)
 
     def _choose(self, output: TextRLOutput, pairs: Pairs) -> Tensor:
         """A token of the current policy at each of the pairs' histories, (n,)."""
@@ -299,59 +310,90 @@ class TextRLModel(PreTrainedModel):
         scores = action_scores(here, pairs.legal, self.config.beta)
         return throw(pairs.dice, scores.softmax(dim=-1))
 
+    def generate(
+        self,
+        input_ids: Tensor,
+        beta: float | None = None,
+        attention_mask: Tensor | None = None,
+        **options: Any,
+    ) -> Any:
+        """Go on after the prompts (batch, time), on a language model; gives prompts and answers.
+
+        beta: the weight of min target Q - V against log pi; None = as trained, 0 = log pi alone.
+        attention_mask: 1 where a token is, 0 on padding, be it left or right; in what is returned
+        it is on the left. options: as transformers' generate takes them: do_sample, num_beams,
+        max_new_tokens, stopping_criteria, streamer and so on, which see log pi + beta (Q - V).
+        """
+        from textrl.generation import generate  # which needs this class
+
+        if self.config.lm is None:
+            raise UserError("only an agent on a language model generates text: use textrl.policy")
+        return generate(self, input_ids, beta, attention_mask, **options)
+
     def new_cache(self) -> Any:
         """The empty cache with which episodes begin."""
         return BACKBONES[self.config.backbone].new_cache()
 
-    def _targets(self) -> list[tuple[nn.Module, nn.Module]]:
-        """Each slow copy and what it follows."""
+    def _targets(self) -> tuple[list[Tensor], list[Tensor]]:
+        """The parameters of the slow copies and, in the same order, those that they follow."""
         found: list[tuple[nn.Module, nn.Module]] = []
         if "q" in self.config.heads:
             found.append((self.target_q, self.q))
         if "world" in self.config.heads:
-            found.append((self.target_backbone, self.backbone))
+            if not self.config.lora:
+                found.append((self.target_backbone, self.backbone))
             found.append((self.target_representation, self.representation))
             if self.config.frame_shape:
                 found.append((self.target_frames, self.frames))
-        return found
+        slow: list[Tensor] = [p for target, _ in found for p in target.parameters()]
+        followed: list[Tensor] = [p for _, online in found for p in online.parameters()]
+        if "world" in self.config.heads and self.config.lora:
+            of_slow, of_online = adapter_pairs(self.backbone)
+            slow += of_slow
+            followed += of_online
+        return slow, followed
 
     def _freeze_targets(self) -> None:
-        for target, _ in self._targets():
-            target.requires_grad_(False)
+        for parameter in self._targets()[0]:
+            parameter.requires_grad_(False)
 
     @torch.no_grad()
     def update_targets(self, rate: float) -> None:
         """Move the slow copies: target += rate (online - target)."""
-        for target, online in self._targets():
-            torch._foreach_lerp_(list(target.parameters()), list(online.parameters()), rate)
+        slow, followed = self._targets()
+        if slow:
+            torch._foreach_lerp_(slow, followed, rate)
 
+    def merge_adapter(self) -> None:
+        """Make the adapter part of the backbone's own weights, for good.
 
-def config_for(
-    task: Task, config: TrainConfig, heads: tuple[str, ...], q_heads: int = 2
-) -> TextRLConfig:
-    """The network of a training run: the task's tokens, the run's size, the algorithm's heads."""
-    return TextRLConfig(
-        vocabulary=len(task.language.tokens),
-        first_action=task.language.first_action,
-        action_tokens=len(task.language.actions),
-        observation_classes=task.observation_classes,
-        backbone=config.backbone,
-        cell=config.cell,
-        layers=config.layers,
-        width=config.width,
-        attention_heads=config.attention_heads,
-        context=config.context,
-        window=config.window,
-        frame_shape=task.frame_shape,
-        patches=config.patches if task.frame_shape else 0,
-        representation_hidden=config.representation_hidden,
-        representation_bound=config.representation_bound,
-        heads=(*heads, "world", *(["inverse"] if config.bisim_inverse else [])),
-        q_heads=q_heads,
-        value_gradient=config.value_gradient,
-        world_gradient=config.bisim_fit if config.bisim or config.bisim_inverse else 0.0,
-        beta=config.beta,
-    )
+        What only training needs, the world model and its slow copies, is gone then.
+        """
+        if not self.config.lora:
+            raise UserError("the checkpoint has no adapter: there is nothing to merge")
+        merge_adapter(self.backbone)
+        for name in ("world", "target_representation", "inverse"):
+            if hasattr(self, name):
+                delattr(self, name)
+        self.config.heads = tuple(h for h in self.config.heads if h not in ("world", "inverse"))
+        self.config.lora = None
+
+    def saved_state(self) -> dict[str, Tensor]:
+        """What a checkpoint holds: all but a language model that an adapter stands beside."""
+        state = self.state_dict()
+        frozen = ("backbone.", "output.") if self.config.lora else ()
+        return {n: each for n, each in state.items() if is_adapter(n) or not n.startswith(frozen)}
+
+    def load_saved_state(self, state: Mapping[str, Tensor]) -> None:
+        """Take over what saved_state gave, whole or not at all."""
+        expected = self.saved_state().keys()
+        if expected != state.keys():
+            raise ValueError(f"the weights are another model's, see {min(expected ^ state.keys())}")
+        self.load_state_dict(state, strict=False)
+
+    def save_pretrained(self, *arguments: Any, **options: Any) -> None:
+        """As transformers does it, of what a checkpoint holds."""
+        super().save_pretrained(*arguments, **{"state_dict": self.saved_state(), **options})
 
 
 AutoConfig.register(TextRLConfig.model_type, TextRLConfig)

@@ -21,7 +21,7 @@ class Pairs:
     episode: Tensor
     state: Tensor
     partner: Tensor
-    legal: Tensor  # (n, action tokens): True where the grammar allows the token
+    legal: Tensor | None  # (n, action tokens): True where allowed; None = everywhere
     actions: Tensor  # the token that the data took
     dice: Tensor  # uniform in [0, 1): decides which token the policy takes
     from_data: bool = False
@@ -55,7 +55,7 @@ def draw_pairs(batch: Batch, seed: tuple[int, ...], from_data: bool = False) -> 
         episode=episode,
         state=state,
         partner=partner,
-        legal=batch.legal[episode, state],
+        legal=None if batch.legal is None else batch.legal[episode, state],
         actions=batch.actions[episode, state],
         dice=torch.rand(len(episode), generator=random),
         from_data=from_data,

@@ -10,23 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from textrl.decoding import Choice, Decoding, Spelling
 from textrl.frames import Patches, Pixels
 from textrl.language import ActionGrammar, Language
 from textrl.losses.ops import legal_only
-from textrl.model import TextRLModel, TextRLOutput, action_scores
-
-
-@dataclass(frozen=True)
-class Decoding:
-    """How tokens are chosen: by the model's scores (see action_scores), the best or a sample."""
-
-    beta: float
-    sample: bool
-
-    @property
-    def name(self) -> str:
-        """How reports call it."""
-        return "sampled" if self.sample else "greedy"
+from textrl.model import TextRLModel
 
 
 @dataclass(frozen=True)
@@ -47,11 +35,10 @@ class Thought:
     """The value of the history before the token."""
 
 
-def thought_of(
-    output: TextRLOutput, legal: Tensor, scores: Tensor, chosen: int, top: int
-) -> Thought:
-    """The thought of one episode (a batch of one); the token chosen is always among `tokens`."""
-    order = scores[0].argsort(descending=True, stable=True).tolist()
+def thought_of(choice: Choice, row: int, chosen: int, top: int) -> Thought:
+    """The thought of one row before a token; the token chosen is always among `tokens`."""
+    output, legal, scores = choice.output, choice.legal[row], choice.scores[row]
+    order = scores.argsort(descending=True, stable=True).tolist()
     tokens = order[: min(top, int(legal.sum()))]
     if chosen not in tokens:  # a sample may be an unlikely one
         tokens[-1] = chosen
@@ -61,11 +48,11 @@ def thought_of(
 
     policy = q = None
     if output.policy is not None:
-        policy = of_tokens(legal_only(output.policy[0, 0], legal[0]).softmax(dim=-1))
+        policy = of_tokens(legal_only(output.policy[row, 0], legal).softmax(dim=-1))
     if output.target_q is not None:
-        q = of_tokens(output.target_q[:, 0, 0].amin(dim=0))
-    v = None if output.v is None else float(output.v[0, 0])
-    return Thought(chosen, tuple(tokens), of_tokens(scores[0].softmax(dim=-1)), policy, q, v)
+        q = of_tokens(output.target_q[:, row, 0].amin(dim=0))
+    v = None if output.v is None else float(output.v[row, 0])
+    return Thought(chosen, tuple(tokens), of_tokens(scores.softmax(dim=-1)), policy, q, v)
 
 
 @dataclass(frozen=True)
@@ -85,6 +72,20 @@ class Turn:
         )
 
 
+@dataclass(frozen=True)
+class Grammar:
+    """An action grammar as tensors, beside the model."""
+
+    legal: Tensor
+    next_state: Tensor
+
+    @classmethod
+    def of(cls, grammar: ActionGrammar, device: torch.device) -> "Grammar":
+        """On the model's device."""
+        next_state = torch.from_numpy(grammar.next_state.astype(np.int64))
+        return cls(torch.from_numpy(grammar.legal).to(device), next_state.to(device))
+
+
 class Policy:
     """Plays a batch of episodes in step: begin, then act and observe in turn.
 
@@ -97,13 +98,14 @@ class Policy:
         self, model: TextRLModel, language: Language, decoding: Decoding, seed: int
     ) -> None:
         self._model, self._language, self._decoding = model, language, decoding
-        self._legal = torch.from_numpy(language.grammar.legal).to(model.device)
+        self._candidates = decoding.candidates_of(model)
+        self._grammar = Grammar.of(language.grammar, model.device)
         self._random = torch.Generator(device=model.device).manual_seed(seed)
         self._cache: Any
         self._unread: list[Turn]  # what the model has not read yet; the last has no action yet
         self._recent: deque[Turn] = deque(maxlen=model.config.window // 2)
         self._turns_read = 0
-        self._said: list[tuple[TextRLOutput, Tensor, Tensor, Tensor]] = []  # of the last action
+        self._last: list[tuple[Choice, Tensor, Tensor]]  # its tokens: the rows chosen, and what
 
     def begin(self, prompt: NDArray[np.int64], frames: Pixels | None = None) -> None:
         """Forget everything; the new episodes start with these tokens, (episodes, tokens).
@@ -121,46 +123,43 @@ class Policy:
 
         grammar: the only actions allowed this time; without it, those of the language.
         """
-        next_state, all_legal = self._language.grammar.next_state, self._legal
-        if grammar is not None:
-            next_state = grammar.next_state
-            all_legal = torch.from_numpy(grammar.legal).to(self._model.device)
+        allowed = self._grammar if grammar is None else Grammar.of(grammar, self._model.device)
         if self._turns_read == self._model.config.window > 0:
             self._cache, self._turns_read = self._model.new_cache(), len(self._recent)
             self._unread = [*self._recent, self._unread[-1]]
         unread, frames = joined(self._unread)
-        states = np.zeros(len(unread), dtype=np.int64)
-        chosen: list[NDArray[np.int64]] = []
-        spelled: list[Tensor] = []
-        self._said = []
-        while not chosen or states.any():
+        states = torch.zeros(len(unread), dtype=torch.long, device=unread.device)
+        spelling = Spelling(self._decoding, self._candidates, len(unread), self._random)
+        while not spelling.choices or states.any():
             output = self._model(unread, past_key_values=self._cache, frames=frames)
-            legal = all_legal[torch.from_numpy(states)]
-            scores = action_scores(output, legal[:, None], self._decoding.beta)[:, 0]
-            if self._decoding.sample:
-                token = torch.multinomial(scores.softmax(dim=-1), 1, generator=self._random)
-            else:
-                token = scores.argmax(dim=-1, keepdim=True)
-            self._said.append((output, legal, scores, token))
-            unread, frames = token + self._language.first_action, None
-            spelled.append(unread)
-            chosen.append(token[:, 0].cpu().numpy())
-            states = next_state[states, chosen[-1]].astype(np.int64)
-        now = replace(self._unread[-1], said=torch.cat(spelled, dim=1))
+            choice = spelling.extend(output, allowed.legal[states])
+            states = allowed.next_state[states[choice.parent], choice.token]
+            self._go_on_with(choice.parent)
+            unread, frames = choice.token[:, None] + self._language.first_action, None
+        chosen = spelling.choose()
+        self._go_on_with(chosen)
+        actions, rows = spelling.actions(chosen)
+        self._last = list(zip(spelling.choices, rows, actions.unbind(dim=1), strict=True))
+        said = actions + self._language.first_action
+        now = replace(self._unread[-1], said=said)
         if self._recent.maxlen:
             self._recent.append(now)
         # The last token has been chosen, but not read.
-        self._unread = [Turn(unread)]
+        self._unread = [Turn(said[:, -1:])]
         self._turns_read += 1
-        return np.stack(chosen, axis=1)
+        return actions.cpu().numpy()
+
+    def _go_on_with(self, rows: Tensor) -> None:
+        """Let the cache have these rows; one candidate per episode needs no moving."""
+        if self._candidates > 1:
+            self._cache.batch_select_indices(rows)
 
     def thoughts(self, top: int = 3) -> tuple[Thought, ...]:
         """What the heads said at each token of the last action; for one episode at a time."""
-        if any(len(token) != 1 for *_, token in self._said):
+        if any(len(row) != 1 for _, row, _ in self._last):
             raise ValueError("thoughts are of one episode, but the last action was of several")
         return tuple(
-            thought_of(output, legal, scores, int(token), top)
-            for output, legal, scores, token in self._said
+            thought_of(choice, int(row), int(token), top) for choice, row, token in self._last
         )
 
     def observe(self, tokens: NDArray[np.int64], frames: Pixels | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The next step's batches, made while the model is busy with this one's."""
+"""The next steps' batches, made while the model is busy with this one's."""
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
@@ -7,13 +7,13 @@ from textrl.batches import Batch, Batches
 
 
 class Prefetch:
-    """The same batches, one step ahead, in a thread of its own."""
+    """The same batches, a step or some ahead, in a thread of its own."""
 
-    def __init__(self, batches: Batches, steps: int) -> None:
-        """steps: how many there are; nothing is made for a step beyond."""
-        self._batches, self._steps = batches, steps
+    def __init__(self, batches: Batches, steps: int, ahead: int = 1) -> None:
+        """steps: how many there are; nothing is made for a step beyond. ahead: by how many."""
+        self._batches, self._steps, self._ahead = batches, steps, ahead
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="batches")
-        self._next: tuple[int, Future[list[Batch]]] | None = None
+        self._made: dict[int, Future[list[Batch]]] = {}
 
     def __enter__(self) -> "Prefetch":
         return self
@@ -27,10 +27,20 @@ class Prefetch:
         self._pool.shutdown(cancel_futures=True)
 
     def step(self, step: int) -> list[Batch]:
-        """The batches of this step; those of the next one are begun."""
-        if self._next is None or self._next[0] != step:
-            self._next = (step, self._pool.submit(self._batches.step, step))
-        batches = self._next[1].result()
-        if step + 1 < self._steps:
-            self._next = (step + 1, self._pool.submit(self._batches.step, step + 1))
+        """The batches of this step; those of the next ones are begun."""
+        if step not in self._made:
+            self._forget()
+            self._begin(step)
+        batches = self._made.pop(step).result()
+        for following in range(step + 1, min(step + 1 + self._ahead, self._steps)):
+            if following not in self._made:
+                self._begin(following)
         return batches
+
+    def _begin(self, step: int) -> None:
+        self._made[step] = self._pool.submit(self._batches.step, step)
+
+    def _forget(self) -> None:
+        for future in self._made.values():
+            future.cancel()
+        self._made.clear()

@@ -9,15 +9,23 @@ from datasets import Dataset
 from datasets import load_from_disk as load_folder
 
 from textrl.card import dataset_card, model_card
-from textrl.checkpoint import CARD_FILE, TASK_FILE, WEIGHTS_FILE, scratch_folder, weights_digest
+from textrl.checkpoint import (
+    CARD_FILE,
+    TASK_FILE,
+    TOKENIZER_FILES,
+    WEIGHTS_FILE,
+    scratch_folder,
+    weights_digest,
+)
 from textrl.config import CONFIG_FILE, load_config
 from textrl.dataset import returns_by_behaviour
 from textrl.errors import UserError
-from textrl.evaluation import Judgement, judge
+from textrl.evaluation import Judgement, judge_anyhow
 from textrl.hub import open_repo, push
 from textrl.model import TextRLModel
+from textrl.offline import OfflineJudgement
 from textrl.report import write_json
-from textrl.task import Task
+from textrl.task import LoggedTask, Task
 
 EVALUATION_FILE = "evaluation.json"
 COLLECTION_FILE = "collection.json"
@@ -26,7 +34,7 @@ COLLECTION_FILE = "collection.json"
 # The training state and its optimizers lie in state/, which no pattern reaches.
 FIGURES = ("*.png", "figures/*.png")
 CHECKPOINT_FILES = (
-    *("config.json", WEIGHTS_FILE, "tokenizer*.json", "special_tokens_map.json", TASK_FILE),
+    *("config.json", WEIGHTS_FILE, *TOKENIZER_FILES, TASK_FILE),
     *(CARD_FILE, CONFIG_FILE, "metrics.jsonl", EVALUATION_FILE, *FIGURES),
 )
 DATASET_FILES = (CARD_FILE, TASK_FILE, COLLECTION_FILE, "data/train-*.parquet")
@@ -43,7 +51,7 @@ def open_dataset_repo(repo: str, private: bool) -> None:
     open_repo(repo, "dataset", private, marks=(TASK_FILE,))
 
 
-def push_checkpoint(folder: Path, repo: str, task: Task, steps: int) -> str:
+def push_checkpoint(folder: Path, repo: str, task: Task | LoggedTask, steps: int) -> str:
     """Write the card anew and push what others need of the folder; give the repo's address."""
     config = load_config(folder / CONFIG_FILE)
     figures = [p.relative_to(folder).as_posix() for f in FIGURES for p in sorted(folder.glob(f))]
@@ -53,12 +61,14 @@ def push_checkpoint(folder: Path, repo: str, task: Task, steps: int) -> str:
     return push(folder, repo, "model", CHECKPOINT_FILES, message, without)
 
 
-def evaluate_checkpoint(folder: Path, task: Task, model: TextRLModel) -> Judgement:
-    """Play as many episodes as a complete evaluation takes; the report stays in the folder.
+def evaluate_checkpoint(
+    folder: Path, task: Task | LoggedTask, model: TextRLModel
+) -> Judgement | OfflineJudgement:
+    """Judge by as many episodes as a complete evaluation takes; the report stays in the folder.
 
     A report of these very weights that is there already stays as it is.
     """
-    judgement = judge(task, model, task.full_evaluation())
+    judgement = judge_anyhow(task, model)
     if saved_report(folder) is None:
         report = {"task": task.name, **judgement.to_json(), "weights": weights_digest(folder)}
         write_json(folder / EVALUATION_FILE, report)

@@ -10,7 +10,10 @@ from datasets import Dataset
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from textrl.language import Language
+from textrl.batches import Batches
+from textrl.config import TrainConfig
+from textrl.dataset import Rows
+from textrl.language import Language, TokenLanguage
 
 StepInfos = Mapping[str, NDArray[Any]]
 """What an environment said of each step of one episode: name -> (steps,)."""
@@ -26,28 +29,64 @@ class Reference:
     how: str
 
 
-class Task(Protocol):
-    """A game with its token language, its data and its yardsticks; what has a value is optional."""
+class AnyTask(Protocol):
+    """What models and checkpoints ask of any task, be it one to play or one that was logged."""
 
     name: str
-    language: Language
+    language: TokenLanguage
     observation_classes: int
     """Classes of the `observation` column; 0 = none."""
-    step_infos: tuple[str, ...]
-    """Which of the environment's infos `metrics` reads."""
-
     frame_shape: tuple[int, ...] | None = None
     """Of the frames, (height, width), where the environment's observations are frames."""
+
+    def summary(self) -> str:
+        """The task and its score in a few sentences, for someone who does not know it."""
+
+    def settings(self) -> dict[str, Any]:
+        """What makes this task this task (its word list, its map), as JSON; kept in checkpoints."""
+
+
+class LoggedTask(AnyTask):
+    """A task without an environment: there is nothing but what was logged, part of it held out.
+
+    Its tokenizer lies in the checkpoint's folder, beside task.json.
+    """
+
+    discount: float
+    """Per action token: of the returns that values are compared with."""
+
+    def batches(
+        self, config: TrainConfig, best_only: bool, process: int = 0, processes: int = 1
+    ) -> tuple[Batches, int]:
+        """A training run's batches, and of how many episodes; best_only: the top config.keep_top.
+
+        process, processes: whose share of them.
+        """
+        raise NotImplementedError
+
+    def held_out(self, episodes: int) -> tuple[Rows, NDArray[np.float32]]:
+        """That many episodes that training does not see, always the same, and their returns."""
+        raise NotImplementedError
+
+    def held_out_count(self) -> int:
+        """How many there are."""
+        raise NotImplementedError
+
+    def describe_data(self) -> str:
+        """What is worth knowing of the logs, in a line or a few."""
+        raise NotImplementedError
+
+
+class Task(AnyTask, Protocol):
+    """A game with its token language, its data and its yardsticks; what has a value is optional."""
+
+    language: Language
+    step_infos: tuple[str, ...]
+    """Which of the environment's infos `metrics` reads."""
     episodes_at_once: int = 512
     """How many episodes an evaluation plays side by side."""
     sampled_rounds: int = 4
     """How often an evaluation by sampling plays each episode: a sample differs each time."""
-
-    def summary(self) -> str:
-        """The game and its score in a few sentences, for someone who does not know it."""
-
-    def settings(self) -> dict[str, Any]:
-        """What makes this task this task (its word list, its map), as JSON; kept in checkpoints."""
 
     def data_settings(self) -> dict[str, Any]:
         """The part of the settings that a dataset must share to be of use here."""

@@ -60,7 +60,8 @@ def train(
     log = MetricsLog(output / METRICS_FILE, accelerator, resumed=state)
     bisimulation = make_bisimulation(config)
     # The world model learns beside the agent: its gradient must not eat into the agent's share.
-    world = {id(p): p for p in model.world.parameters()}
+    has_world = "world" in model.config.heads
+    world = {id(p): p for p in model.world.parameters()} if has_world else {}
     agent = [p for p in model.parameters() if p.requires_grad and id(p) not in world]
     from_data = config.bisim_actions == "data"
     has_warned = False
@@ -75,7 +76,8 @@ def train(
         disable=not accelerator.is_main_process,
     )
     waited, logged = 0.0, time.perf_counter()
-    with contextlib.closing(log), Prefetch(batches, config.max_steps) as upcoming, bar as progress:
+    ahead = Prefetch(batches, config.max_steps, batches.ahead)
+    with contextlib.closing(log), ahead as upcoming, bar as progress:
         for step in range(state.step, config.max_steps):
             rate = schedule(step, config)
             for optimizer in optimizers:
@@ -84,7 +86,7 @@ def train(
             waiting = time.perf_counter()
             parts = upcoming.step(step)
             waited += time.perf_counter() - waiting
-            has_pairs = bisimulation.is_trained or step % config.bisim_every == 0
+            has_pairs = has_world and step % config.compares_every == 0
             for number, batch in enumerate(parts, start=1):
                 seed = (config.seed, step, accelerator.process_index, number)
                 pairs = draw_pairs(batch, seed, from_data) if has_pairs else None
@@ -181,7 +183,9 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.O
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
     embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
     matrices = {n: p for n, p in trained.items() if p.ndim >= 2 and id(p) not in embeddings}
-    hidden = {n: p for n, p in matrices.items() if config.optimizer == "muon" and ".h." in n}
+    hidden = {}
+    if config.optimizer == "muon":
+        hidden = {n: p for n, p in matrices.items() if n.startswith("backbone.") and p.ndim == 2}
     groups: list[dict[str, Any]] = [
         {"params": [p for name, p in matrices.items() if name not in hidden]},
         {"params": [p for name, p in trained.items() if name not in matrices], "weight_decay": 0.0},

@@ -55,6 +55,8 @@ class WindowBatches:
     memory does not grow with the data.
     """
 
+    ahead = 1
+
     def __init__(
         self,
         rows: Dataset,
@@ -250,7 +252,7 @@ def make_batches(
         "processes": processes,
     }
     if not config.window:
-        return EpisodeBatches(rows, task.language, **common)
+        return EpisodeBatches(rows, task.language, whole_every=config.compares_every, **common)
     return WindowBatches(
         rows,
         task.language,

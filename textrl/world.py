@@ -13,18 +13,25 @@ class WorldModel(nn.Module):
     """
 
     def __init__(self, width: int, actions: int, classes: int) -> None:
+        """actions: how many there are, or the size of the embeddings that stand for them."""
         super().__init__()
         self.classes = classes
         self.of_history = nn.Linear(width, 2 * width)
         self.of_action = nn.Linear(actions, 2 * width, bias=False)
         self.last = nn.Linear(2 * width, 1 + (classes or 2 * width))
 
-    def forward(self, representation: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, representation: Tensor, actions: Tensor, embeddings: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """representation (n, width), actions (n,) -> reward (n,), dynamics (n, classes or 2 width).
 
-        As a hidden layer over the representation beside the action's one-hot vector would do it.
+        As a hidden layer over the representation beside the action's one-hot vector would do it, or
+        beside its embedding, where embeddings (actions, size) are given.
         """
-        of_action = self.of_action.weight.t()[actions]
+        if embeddings is None:
+            of_action = self.of_action.weight.t()[actions]
+        else:
+            of_action = self.of_action(embeddings[actions].to(representation.dtype))
         read = self.last(torch.relu(self.of_history(representation) + of_action))
         reward, dynamics = read[:, 0], read[:, 1:]
         if not self.classes:

@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 
 from textrl.algorithms import ALGORITHMS
 from textrl.batches import EpisodeBatches, collate
+from textrl.build import config_for
 from textrl.config import TrainConfig
 from textrl.dataset import Rows, episodes_to_table
 from textrl.episode import Episode, Step
 from textrl.language import BEGIN_ID, ActionGrammar, Language
-from textrl.model import TextRLModel, config_for
+from textrl.model import TextRLModel
 from textrl.trainer import train
 
 Array = NDArray[np.float64]

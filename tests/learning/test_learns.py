@@ -11,11 +11,12 @@ from envs.wordle.task import WordleTask
 from envs.wordle.words import WordList
 from textrl.algorithms import ALGORITHMS
 from textrl.batches import EpisodeBatches
+from textrl.build import config_for
 from textrl.config import TrainConfig
 from textrl.dataset import best_episodes
+from textrl.decoding import Decoding
 from textrl.evaluation import evaluate
-from textrl.model import TextRLModel, config_for
-from textrl.policy import Decoding
+from textrl.model import TextRLModel
 from textrl.trainer import train
 
 # Nearly all end in "ight": to try them one after the other takes luck, "storm" tells many apart.

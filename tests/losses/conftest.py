@@ -75,7 +75,8 @@ _PER_ACTION = (
     *("actions", "rewards", "observations", "ends_action", "is_action", "has_next"),
     *("is_followed", "return_after"),
 )
-_TENSORS = [field.name for field in fields(Batch) if not field.name.endswith(("_count", "frames"))]
+_OTHERS = ("_count", "frames", "weight")
+_TENSORS = [field.name for field in fields(Batch) if not field.name.endswith(_OTHERS)]
 
 
 @pytest.fixture

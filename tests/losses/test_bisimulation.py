@@ -407,9 +407,3 @@ def test_collapsed_representations_are_told_and_harm_nobody(
 def test_nearly_collapsed_is_collapsed() -> None:
     assert has_collapsed({"embedding_norm": 10.0, "embedding_spread": 0.09})
     assert not has_collapsed({"embedding_norm": 10.0, "embedding_spread": 0.11})
-
-
-def test_it_is_trained_where_anything_weighs() -> None:
-    assert not BisimulationWeights().is_trained
-    assert BisimulationWeights(weight=0.1).is_trained
-    assert BisimulationWeights(inverse=0.1).is_trained

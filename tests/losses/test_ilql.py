@@ -114,8 +114,10 @@ def reference(case: Any, weights: ILQLWeights) -> dict[str, float]:
                 after = v[episode, count] if batch.has_next[episode, k] else 0.0
             goal = float(batch.rewards[episode, k]) + weights.discount * after
             legal = [t for t in range(logits.shape[-1]) if batch.legal[episode, k, t]]
-            gap = min(target_q[0, episode, k, taken], target_q[1, episode, k, taken])
-            gap -= v[episode, k]
+            whole = batch.ends_action[episode, k] or k == count - 1 or not weights.whole_actions
+            if whole:  # else it stays what it is at the action's last token
+                action_q = min(target_q[0, episode, k, taken], target_q[1, episode, k, taken])
+            gap = action_q - v[episode, k]
             share = weights.expectile if gap > 0 else 1 - weights.expectile
             sums["v"] += share * gap**2
             sums["mean_v"] += v[episode, k]
@@ -136,9 +138,10 @@ def reference(case: Any, weights: ILQLWeights) -> dict[str, float]:
     return means
 
 
+@pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize(("within", "across"), [(0.0, 0.0), (0.8, 0.4), (1.0, 1.0), (1.0, 0.0)])
-def test_against_loops(random_case: Any, within: float, across: float) -> None:
-    weights = replace(WEIGHTS, action_lambda=within, return_lambda=across)
+def test_against_loops(random_case: Any, within: float, across: float, whole: bool) -> None:
+    weights = replace(WEIGHTS, action_lambda=within, return_lambda=across, whole_actions=whole)
     for seed in range(5):
         cut = (False, True, True, False) if seed % 2 else (False,) * 4
         case = random_case(seed, truncated=cut)
@@ -179,13 +182,17 @@ def test_no_gradient_reaches_targets_or_bootstrap(random_case: Any) -> None:
     assert only_v["target_q"] is None
 
 
-def test_padding_does_not_matter(random_case: Any) -> None:
+@pytest.mark.parametrize("whole", [False, True])
+def test_padding_does_not_matter(random_case: Any, whole: bool) -> None:
     case = random_case(3)
     wide = case.padded(4)
-    before, after = (asdict(ilql_loss(c.outputs, c.batch, WEIGHTS)) for c in (case, wide))
+    weights = replace(WEIGHTS, whole_actions=whole)
+    before, after = (asdict(ilql_loss(c.outputs, c.batch, weights)) for c in (case, wide))
     for name, value in before.items():
         torch.testing.assert_close(after[name], value, msg=name)
-    narrow, broad = case.gradients(total), wide.gradients(total)
+    narrow, broad = (
+        c.gradients(lambda *given: ilql_loss(*given, weights).total) for c in (case, wide)
+    )
     for name, axis in (("policy", 1), ("q", 2), ("v", 1)):
         mine, extra = broad[name].split([6, 4], dim=axis)
         torch.testing.assert_close(mine, narrow[name])

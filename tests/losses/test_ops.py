@@ -1,11 +1,22 @@
 """The shared operations, against numbers by hand and loops."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
-from textrl.losses.ops import lambda_returns, legal_only, masked_mean, next_states, of_actions
+from textrl.losses.bc import bc_loss
+from textrl.losses.cql import CQLWeights, cql_loss
+from textrl.losses.ilql import ILQLWeights, ilql_loss
+from textrl.losses.ops import (
+    at_end_of_action,
+    lambda_returns,
+    legal_only,
+    masked_mean,
+    next_states,
+    of_actions,
+)
 
 
 def doubles(values: list[Any]) -> torch.Tensor:
@@ -49,6 +60,15 @@ def test_next_states_shifts_by_one() -> None:
     # With the history's end as a third state, then without one: a zero stands there.
     assert next_states(doubles([[5.0, 6.0, 7.0]]), actions=2).tolist() == [[6.0, 7.0]]
     assert next_states(doubles([[5.0, 6.0]]), actions=2).tolist() == [[6.0, 0.0]]
+
+
+def test_values_at_the_end_of_each_action() -> None:
+    # Two actions of two tokens; one of three and one that was cut after its first; one token.
+    values = doubles([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0], [9.0, 0.0, 0.0, 0.0]])
+    ends = torch.tensor([[0, 1, 0, 1], [0, 0, 1, 0], [1, 0, 0, 0]]).bool()
+    is_action = torch.tensor([[1, 1, 1, 1], [1, 1, 1, 1], [1, 0, 0, 0]]).bool()
+    found = at_end_of_action(values, ends, is_action)
+    assert found.tolist() == [[2, 2, 4, 4], [7, 7, 7, 8], [9, 0, 0, 0]]
 
 
 def by_hand(mix: float) -> list[list[float]]:
@@ -128,3 +148,20 @@ def test_lambda_returns_keep_the_losses_precision() -> None:
     returns = lambda_returns(single, single, single > 0, torch.zeros(1, 1), discount=0.99)
     assert returns.dtype == torch.float32
     assert returns.item() == pytest.approx(1.99)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        bc_loss,
+        lambda outputs, batch: cql_loss(outputs, batch, CQLWeights()),
+        lambda outputs, batch: ilql_loss(outputs, batch, ILQLWeights()),
+    ],
+)
+def test_no_grammar_is_one_that_allows_everything(random_case: Any, loss: Any) -> None:
+    case = random_case(3)
+    everything = replace(case.batch, legal=torch.ones_like(case.batch.legal))
+    anything = replace(case.batch, legal=None)
+    masked, free = (vars(loss(case.outputs, batch)) for batch in (everything, anything))
+    assert all(torch.equal(masked[name], free[name]) for name in masked)
+    assert not torch.equal(vars(loss(case.outputs, case.batch))["total"], free["total"])

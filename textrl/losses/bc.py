@@ -26,7 +26,7 @@ def imitation_loss(logits: Tensor, batch: Batch) -> Tensor:
     """
     actions = batch.actions.shape[1]
     log_pi = legal_only(logits, batch.legal)[:, :actions].log_softmax(dim=-1)
-    return masked_mean(-of_actions(log_pi, batch.actions), batch.is_action, batch.action_count)
+    return masked_mean(-of_actions(log_pi, batch.actions), batch.counts, batch.action_count)
 
 
 def bc_loss(outputs: TextRLOutput, batch: Batch) -> BCTerms:
@@ -36,5 +36,5 @@ def bc_loss(outputs: TextRLOutput, batch: Batch) -> BCTerms:
     with torch.no_grad():
         likeliest = legal_only(outputs.policy, batch.legal)[:, : batch.actions.shape[1]].argmax(-1)
         hits = (likeliest == batch.actions).to(policy.dtype)
-        accuracy = masked_mean(hits, batch.is_action, batch.action_count)
+        accuracy = masked_mean(hits, batch.counts, batch.action_count)
     return BCTerms(total=policy, policy=policy, accuracy=accuracy)

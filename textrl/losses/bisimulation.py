@@ -27,11 +27,6 @@ class BisimulationWeights:
     discount: float = 1.0
     inverse: float = 0.0
 
-    @property
-    def is_trained(self) -> bool:
-        """Whether the encoder feels anything of it; if not, it is only measured."""
-        return self.weight > 0 or self.inverse > 0
-
 
 @dataclass(frozen=True)
 class BisimulationTerms:
@@ -100,16 +95,19 @@ def bisimulation_loss(
     J(phi) = mean (|phi - phi'| - |r - r'| - D(P, P'))^2 over the pairs (paper, section 5).
     Its gradient reaches phi alone: r and P are asked at the slow encoder's z and have no part in
     it. They are fitted here too, to the data; how much of that gradient phi feels is the model's
-    choice (world_gradient). Means divide by the whole step's number of completed actions.
+    choice (world_gradient). Means divide by the whole step's number of completed actions, each
+    weighted as its history's episode is.
     """
     assert outputs.representation is not None and outputs.target_representation is not None
     assert outputs.predicted_reward is not None and outputs.predicted_dynamics is not None
     assert outputs.imagined_reward is not None and outputs.imagined_dynamics is not None
-    at, total = (pairs.episode, pairs.state), max(1, batch.completed_count)
+    at, total = (pairs.episode, pairs.state), batch.completed_count or 1
     phi = outputs.representation[at]
 
+    counts = torch.ones_like(pairs.dice) if batch.weight is None else batch.weight[pairs.episode]
+
     def mean(values: Tensor) -> Tensor:
-        return values.sum() / total
+        return masked_mean(values, counts, total)
 
     with torch.no_grad():
         target = bisimulation_targets(
@@ -130,17 +128,19 @@ def bisimulation_loss(
     is_fitted = observed >= 0 if classes else has_next
     model_reward = mean((outputs.predicted_reward - batch.rewards[at]).square())
     model_dynamics = masked_mean(
-        dynamics_fit(outputs.predicted_dynamics, observed, next_z, classes), is_fitted, total
+        dynamics_fit(outputs.predicted_dynamics, observed, next_z, classes),
+        counts * is_fitted,
+        total,
     )
     inverse = torch.zeros_like(bisimulation)
     if outputs.inverse is not None:
         guesses = torch.nn.functional.cross_entropy(
             outputs.inverse, pairs.actions, reduction="none"
         )
-        inverse = masked_mean(guesses, has_next, total)
+        inverse = masked_mean(guesses, counts * has_next, total)
 
     with torch.no_grad():
-        share = len(phi) / total  # of this part in the step: so that the parts' sum is a mean
+        share = counts.sum() / total  # of this part in the step: so that the parts' sum is a mean
         spread = (phi - phi.mean(dim=0)).square().sum(dim=-1).mean().sqrt()
         terms = BisimulationTerms(
             bisimulation=bisimulation,

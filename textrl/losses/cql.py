@@ -42,7 +42,7 @@ class CQLTerms:
     accuracy: Tensor  # how often the greedy token was the one taken
 
 
-def double_q_values(q: Tensor, target_q: Tensor, legal: Tensor) -> Tensor:
+def double_q_values(q: Tensor, target_q: Tensor, legal: Tensor | None) -> Tensor:
     """Value of each state: the target's Q of the token that the online Q likes best.
 
     q, target_q: (heads, batch, states, tokens); legal: (batch, states, tokens) -> (heads, batch,
@@ -61,8 +61,8 @@ def cql_loss(outputs: TextRLOutput, batch: Batch, weights: CQLWeights) -> CQLTer
     """
     assert outputs.q is not None and outputs.target_q is not None
     actions = batch.actions.shape[1]
-    counts, total = batch.is_action, batch.action_count
-    q, legal = outputs.q[:, :, :actions], batch.legal[:, :actions]
+    counts, total = batch.counts, batch.action_count
+    q, legal = outputs.q[:, :, :actions], batch.legal_actions
     with torch.no_grad():
         mix = torch.where(batch.is_followed, weights.return_lambda, 0.0)
         values = double_q_values(outputs.q, outputs.target_q, batch.legal)

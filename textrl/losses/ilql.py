@@ -8,6 +8,7 @@ from torch import Tensor
 from textrl.batches import Batch
 from textrl.losses.bc import imitation_loss
 from textrl.losses.ops import (
+    at_end_of_action,
     conservative_loss,
     lambda_returns,
     masked_mean,
@@ -23,6 +24,7 @@ class ILQLWeights:
 
     action_lambda mixes the targets within an action, where nothing random happens between two
     tokens; return_lambda mixes them from one action to the next. The paper's are 0.
+    whole_actions: V learns from Q at the last token of the action taken, where Q knows all of it.
     """
 
     discount: float = 0.99
@@ -31,6 +33,7 @@ class ILQLWeights:
     action_lambda: float = 0.0
     return_lambda: float = 0.0
     value_weight: float = 1.0
+    whole_actions: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class ILQLTerms:
 
 
 def expectile_value_loss(
-    v: Tensor, target_q: Tensor, counts: Tensor, total: int, expectile: float
+    v: Tensor, target_q: Tensor, counts: Tensor, total: float, expectile: float
 ) -> Tensor:
     """Expectile regression of V on the target Q of the action taken.
 
@@ -61,16 +64,20 @@ def expectile_value_loss(
 def ilql_loss(outputs: TextRLOutput, batch: Batch, weights: ILQLWeights) -> ILQLTerms:
     """Twin Q to r + discount V(next), V to an expectile of min target Q, CQL's term, and imitation.
 
+    The Q that V learns is that of the token taken or, with whole_actions, of the action's last one.
+
     State k is the history before action k; its successor is the state before the episode's next
     action token. The last one's next value is 0 if terminated, V at the history's end if truncated.
     """
     assert outputs.policy is not None and outputs.q is not None
     assert outputs.v is not None and outputs.target_q is not None
     actions = batch.actions.shape[1]
-    counts, total = batch.is_action, batch.action_count
+    counts, total = batch.counts, batch.action_count
     v = outputs.v[:, :actions]
     with torch.no_grad():
         target_q = of_actions(outputs.target_q[:, :, :actions], batch.actions).amin(dim=0)
+        if weights.whole_actions:
+            target_q = at_end_of_action(target_q, batch.ends_action, counts)
         mix = torch.where(batch.ends_action, weights.return_lambda, weights.action_lambda)
         returns = lambda_returns(
             rewards=batch.rewards,
@@ -84,7 +91,7 @@ def ilql_loss(outputs: TextRLOutput, batch: Batch, weights: ILQLWeights) -> ILQL
     q_loss = masked_mean((q_taken - returns).square().sum(0), counts, total)
     v_loss = expectile_value_loss(v, target_q, counts, total, weights.expectile)
     conservative = conservative_loss(
-        outputs.q[:, :, :actions], batch.legal[:, :actions], q_taken, counts, total
+        outputs.q[:, :, :actions], batch.legal_actions, q_taken, counts, total
     )
     policy = imitation_loss(outputs.policy, batch)
     return ILQLTerms(

@@ -14,12 +14,15 @@ class Terms(Protocol):
         """What is minimized."""
 
 
-def masked_mean(values: Tensor, counts: Tensor, total: int) -> Tensor:
+def masked_mean(values: Tensor, counts: Tensor, total: float) -> Tensor:
     """Sum of the values where `counts` is True, divided by `total`.
 
-    total: how many there are in the whole step. It is given, not counted here, because a step may
+    counts: numbers may stand for True, by which the values are multiplied, and 0 for False.
+    total: the sum of counts in the whole step. It is given, not counted here, because a step may
     be spread over processes and micro-batches, whose sum has to equal one large batch's mean.
     """
+    if counts.dtype != torch.bool:
+        counts, values = counts > 0, values * counts
     return torch.where(counts, values, 0.0).sum() / total
 
 
@@ -29,13 +32,16 @@ def of_actions(values: Tensor, actions: Tensor) -> Tensor:
     return values.gather(-1, index).squeeze(-1)
 
 
-def legal_only(values: Tensor, legal: Tensor) -> Tensor:
-    """values (..., tokens) with minus infinity at tokens that the grammar does not allow."""
-    return values.masked_fill(~legal, -torch.inf)
+def legal_only(values: Tensor, legal: Tensor | None) -> Tensor:
+    """values (..., tokens) with minus infinity at tokens that the grammar does not allow.
+
+    legal: None where every token is allowed, so that a large vocabulary needs no mask of its size.
+    """
+    return values if legal is None else values.masked_fill(~legal, -torch.inf)
 
 
 def conservative_loss(
-    q: Tensor, legal: Tensor, q_taken: Tensor, counts: Tensor, total: int
+    q: Tensor, legal: Tensor | None, q_taken: Tensor, counts: Tensor, total: float
 ) -> Tensor:
     """CQL's regularizer, summed over the Q heads: logsumexp over legal tokens - Q of the one taken.
 
@@ -44,6 +50,19 @@ def conservative_loss(
     # Padding has an arbitrary grammar state; it is masked out of the mean.
     gap = legal_only(q, legal).logsumexp(dim=-1) - q_taken
     return masked_mean(gap.sum(0), counts, total)
+
+
+def at_end_of_action(values: Tensor, ends_action: Tensor, is_action: Tensor) -> Tensor:
+    """For every token of an action, the value at its last one; all (batch, actions).
+
+    An action that a time limit cut in its middle ends at the last token that there is.
+    """
+    is_followed = torch.nn.functional.pad(is_action, (0, 1))[:, 1:]
+    place = torch.arange(values.shape[1], device=values.device)
+    ends = torch.where(ends_action | ~is_followed, place, values.shape[1])
+    # The first end at or after each place.
+    index = ends.flip(1).cummin(dim=1).values.flip(1)
+    return values.gather(1, index)
 
 
 def next_states(values: Tensor, actions: int) -> Tensor:

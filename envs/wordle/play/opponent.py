@@ -6,15 +6,15 @@ from pathlib import Path
 
 import numpy as np
 
-from envs.tasks import task_of_checkpoint
+from envs.tasks import load_agent
 from envs.wordle.game import decode_words, encode_words
 from envs.wordle.play.duel import Duel, Guess, fitting, models_guess
 from envs.wordle.task import LETTERS, WordleTask
-from textrl.checkpoint import load_model
+from textrl.decoding import Decoding
 from textrl.errors import UserError
 from textrl.language import BEGIN_ID, ActionGrammar
 from textrl.model import TextRLModel
-from textrl.policy import Decoding, Policy
+from textrl.policy import Policy
 
 TOP_LETTERS = 3
 REMEDY = "`make wordle` trains one into runs/wordle, and a Hub id (USER/NAME) works too"
@@ -83,13 +83,12 @@ def load_opponent(name: str, beta: float | None = None, sample: bool = False) ->
     if not Path(name).exists() and (len(parts) != 2 or parts[0] in ("runs", ".", "..", "/")):
         raise UserError(f"there is no checkpoint {name!r}: {REMEDY}")
     try:
-        model, saved = load_model(name)
+        model, task = load_agent(name)
     except UserError as error:
         if Path(name).exists():
             raise
         raise UserError(f"{error}; {REMEDY}") from error
-    task = task_of_checkpoint(saved)
     if not isinstance(task, WordleTask):
         raise UserError(f"{name!r} has learned {task.name!r}: only wordle can be played against")
-    decoding = Decoding(model.config.beta if beta is None else beta, sample)
+    decoding = Decoding.of(model, sample, beta)
     return Opponent(name, model, task, decoding)

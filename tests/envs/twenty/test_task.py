@@ -10,13 +10,15 @@ from envs.twenty.crowd import Games, simulate_chunk
 from envs.twenty.env import TwentyQuestionsEnv
 from envs.twenty.task import TwentyTask
 from envs.twenty.things import World
+from textrl.build import config_for
 from textrl.checkpoint import describe_task
 from textrl.checks import check_episodes
 from textrl.config import read_preset
 from textrl.dataset import load_episodes, returns_by_behaviour
+from textrl.decoding import Decoding
 from textrl.episode import Episode
-from textrl.model import TextRLModel, config_for
-from textrl.policy import Decoding, Policy
+from textrl.model import TextRLModel
+from textrl.policy import Policy
 from textrl.rollout import play
 
 PRESETS = Path(__file__).parents[3] / "recipes" / "configs"

@@ -8,8 +8,8 @@ import torch
 from envs.wordle.play.opponent import Opponent
 from envs.wordle.task import WordleTask
 from envs.wordle.words import WordList
+from textrl.decoding import Decoding
 from textrl.model import TextRLConfig, TextRLModel
-from textrl.policy import Decoding
 
 
 def model_of(task: WordleTask, heads: tuple[str, ...] = ("policy", "q", "v")) -> TextRLModel:

@@ -10,8 +10,9 @@ from envs.wordle.play import duel as moves
 from envs.wordle.play.duel import Duel, Row
 from envs.wordle.play.opponent import Opponent, letter_of, load_opponent
 from envs.wordle.words import WordList
+from textrl.decoding import Decoding
 from textrl.errors import UserError
-from textrl.policy import Decoding, Policy
+from textrl.policy import Policy
 from textrl.rollout import play
 
 MakeOpponent = Callable[..., Opponent]

@@ -1,0 +1,217 @@
+"""Logged conversations as a task: a language model learns from them, and nothing is played."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from transformers import AutoConfig, AutoTokenizer
+
+from envs.text.index import Index, make_index
+from envs.text.rows import HOW_TO_SKIP, TextRows
+from envs.text.sources import open_source
+from textrl.batches import Batches, EpisodeBatches
+from textrl.chat import TextLanguage
+from textrl.config import NEW_BACKBONES, TrainConfig
+from textrl.dataset import Rows, best_of
+from textrl.errors import UserError, first_line
+from textrl.language_model import lm_folder
+from textrl.task import LoggedTask
+
+SPLIT_SEED = 0  # runs of different seeds are judged by the same conversations
+STEPS_AT_ONCE = 16  # whose conversations are tokenized together, and sorted by length
+LOOKED_AT = 64  # conversations that are tokenized before training begins
+
+
+@dataclass(frozen=True)
+class TextSettings:
+    """data: where the conversations are. The rest as in TrainConfig."""
+
+    data: str
+    held_out: float
+    on_bad_rows: str
+    context: int
+    discount: float
+    vocabulary: int
+    """How many tokens the model knows."""
+
+
+class TextTask(LoggedTask):
+    """Conversations of one file, as the tokens of one language model."""
+
+    name = "text"
+    observation_classes = 0
+
+    def __init__(self, language: TextLanguage, settings: TextSettings) -> None:
+        self.language, self._settings = language, settings
+        self.discount = settings.discount
+        self._held_out = lru_cache(maxsize=1)(self._read_held_out)
+
+    @classmethod
+    def from_config(cls, config: TrainConfig) -> "TextTask":
+        """As a training run asks for it."""
+        if config.backbone in NEW_BACKBONES:
+            raise UserError(
+                f"--task text needs a language model with its tokenizer, and --backbone"
+                f" {config.backbone} has none: give a folder or a Hub id, such as"
+                " --backbone openai-community/gpt2"
+            )
+        if not config.data:
+            raise UserError(
+                "--task text has no data of its own: give --data, a .jsonl or .parquet file, a"
+                " folder that datasets saved, or a Hub id (docs/text.md has the format)"
+            )
+        if config.window:
+            raise UserError("--task text cuts conversations by --context alone: leave --window out")
+        language = load_language(lm_folder(config.backbone))
+        return cls(
+            language,
+            TextSettings(
+                data=config.data,
+                held_out=config.held_out,
+                on_bad_rows=config.on_bad_rows,
+                context=config.context,
+                discount=config.discount,
+                vocabulary=len(language.tokens),
+            ),
+        )
+
+    @classmethod
+    def from_checkpoint(cls, settings: Mapping[str, Any], folder: Path) -> "TextTask":
+        """As a checkpoint describes it; its tokenizer is in the checkpoint's folder."""
+        ours = TextSettings(**settings)
+        return cls(load_language(folder, ours.vocabulary), ours)
+
+    def with_data(self, data: str) -> "TextTask":
+        """The same task on other conversations, none of which are for training."""
+        return TextTask(self.language, replace(self._settings, data=data, held_out=1.0))
+
+    def summary(self) -> str:
+        """For cards."""
+        return (
+            "Conversations: the assistant's turns are the agent's actions, token by token, and each"
+            " may have earned a reward. The score of a conversation is the sum of its rewards."
+            " There is no environment to play in, only what was logged."
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """Where its data are and how they are read; the tokenizer lies beside them."""
+        return asdict(self._settings)
+
+    @cached_property
+    def index(self) -> Index:
+        """Where the conversations are, all of them looked through."""
+        index = make_index(open_source(self._settings.data), self.language)
+        name, summary = index.source.name, index.summary
+        if summary.bad_rows and self._settings.on_bad_rows == "refuse":
+            others = f"; {summary.bad_rows - 1:,} more are bad" if summary.bad_rows > 1 else ""
+            raise UserError(f"{name}: {summary.first_bad}{others} ({HOW_TO_SKIP})")
+        if not summary.rows:
+            skipped = f": all {summary.bad_rows} rows are bad" if summary.bad_rows else ""
+            raise UserError(f"{name!r} has no conversation{skipped}")
+        return index
+
+    @cached_property
+    def _split(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows to learn from and rows to be judged by, each in order."""
+        rows = len(self.index)
+        if self._settings.held_out == 1:
+            return np.arange(0), np.arange(rows)
+        if rows < 2:
+            raise UserError(
+                f"{self._settings.data!r} has one conversation: it takes two, one to learn from"
+                " and one to be judged by"
+            )
+        count = min(max(1, round(self._settings.held_out * rows)), rows - 1)
+        held_out = np.random.default_rng(SPLIT_SEED).choice(rows, count, replace=False)
+        is_held_out = np.zeros(rows, dtype=bool)
+        is_held_out[held_out] = True
+        return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
+
+    def _rows(self) -> TextRows:
+        settings = self._settings
+        skips = settings.on_bad_rows == "skip"
+        return TextRows(self.index, self.language, settings.context, settings.discount, skips)
+
+    def batches(
+        self, config: TrainConfig, best_only: bool, process: int = 0, processes: int = 1
+    ) -> tuple[Batches, int]:
+        """Conversations, tokenized when their time comes."""
+        if config.algo != "bc" and not self.index.summary.rewarded_turns:
+            raise UserError(
+                f"no conversation in {self._settings.data!r} has a reward, which {config.algo}"
+                " learns from: give rewards, or imitate with --algo bc"
+            )
+        keep, _ = self._split
+        if best_only:
+            keep = keep[best_of(self.index.returns()[keep], config.keep_top)]
+        batches = EpisodeBatches(
+            self._rows(),
+            self.language,
+            batch_size=config.batch_size,
+            accumulation=config.accumulation,
+            seed=config.seed,
+            keep=keep,
+            process=process,
+            processes=processes,
+            whole_every=config.compares_every if config.trains_bisimulation else 0,
+            window_steps=STEPS_AT_ONCE,
+            ahead=STEPS_AT_ONCE,
+        )
+        return batches, len(keep)
+
+    def held_out_count(self) -> int:
+        """Rows that training does not see."""
+        return len(self._split[1])
+
+    def held_out(self, episodes: int) -> tuple[Rows, NDArray[np.float32]]:
+        """Some of them, drawn once and for all."""
+        return self._held_out(episodes)
+
+    def _read_held_out(self, episodes: int) -> tuple[Rows, NDArray[np.float32]]:
+        chosen = self._split[1]
+        if episodes < len(chosen):
+            random = np.random.default_rng(SPLIT_SEED)
+            chosen = np.sort(random.choice(chosen, episodes, replace=False))
+        return self._rows().read(chosen), self.index.returns()[chosen]
+
+    def describe_data(self) -> str:
+        """How many there are, and what a look at some of them shows."""
+        summary, (train, held_out) = self.index.summary, self._split
+        rows = self._rows()
+        some = np.unique(np.linspace(0, len(self.index) - 1, LOOKED_AT).astype(np.int64))
+        lengths = rows.read(some).lengths
+        counted, context = rows.counted, self._settings.context
+        told = (
+            f"{self._settings.data}: {summary.rows:,} conversations, {summary.turns:,} turns,"
+            f" rewards from {summary.lowest_reward:g} to {summary.highest_reward:g};"
+            f" {len(train):,} to learn from, {len(held_out):,} held out"
+        )
+        if summary.bad_rows:
+            kinds = ", ".join(f"{count:,} {kind}" for kind, count in summary.bad.items())
+            told += f"\nleft out as bad: {kinds}"
+        told += f"\nof {counted['read']} looked at: {lengths.mean():.0f} tokens on average"
+        if counted["cut"]:
+            told += f", {counted['cut']} longer than --context {context} and cut"
+        if counted["turns cut"]:
+            told += f", {counted['turns cut']} of them within a message"
+        return told
+
+
+def load_language(folder: Path, vocabulary: int | None = None) -> TextLanguage:
+    """The tokenizer of a language model or a checkpoint; vocabulary: None = ask the model."""
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        if vocabulary is None:
+            vocabulary = int(AutoConfig.from_pretrained(folder).get_text_config().vocab_size)
+        return TextLanguage(tokenizer, vocabulary)
+    except UserError:
+        raise
+    except Exception as error:  # a stranger's files can break transformers in any way
+        raise UserError(
+            f"cannot load a tokenizer from {str(folder)!r}, which must hold one beside its model:"
+            f" {first_line(error)}"
+        ) from error

@@ -1,0 +1,50 @@
+"""Merge an adapter into its language model: a plain checkpoint that loads without peft."""
+
+import shutil
+from pathlib import Path
+
+import transformers
+
+from textrl.checkpoint import LOADED_FILES, WEIGHTS_FILE, load_model, scratch_folder
+from textrl.config import make_parser
+from textrl.errors import UserError, run_recipe
+from textrl.hub import fetch
+from textrl.publish import CHECKPOINT_FILES, EVALUATION_FILE
+
+EXAMPLE = "python recipes/merge.py runs/text --output runs/text-merged"
+NOT_COPIED = ("config.json", WEIGHTS_FILE, EVALUATION_FILE)
+"""What is written anew, and the report, which is of other weights."""
+
+
+def main() -> None:
+    """Parse the command line and run."""
+    parser = make_parser(
+        "Merge an adapter into its language model. What only training needs (the world model of the"
+        " bisimulation loss) is left out.",
+        EXAMPLE,
+    )
+    parser.add_argument("adapter", help="folder or Hub id of an agent trained with --lora-rank")
+    parser.add_argument("--output", required=True, metavar="DIR", help="folder for the checkpoint")
+    parser.add_argument("--base", help="where its language model is, if not where it was")
+    options = parser.parse_args()
+    output = Path(options.output)
+    if output.exists():
+        raise UserError(f"{options.output!r} exists already: choose another --output")
+    transformers.utils.logging.disable_progress_bar()
+
+    model, _ = load_model(options.adapter, options.base)
+    model.merge_adapter()
+    folder = fetch(options.adapter, "model", [*LOADED_FILES, *CHECKPOINT_FILES])
+    with scratch_folder(output) as scratch:
+        for pattern in CHECKPOINT_FILES:
+            for path in folder.glob(pattern):
+                if path.parent == folder and path.name not in NOT_COPIED:
+                    shutil.copy(path, scratch)
+        model.save_pretrained(scratch)
+        scratch.rename(output)
+    size = (output / WEIGHTS_FILE).stat().st_size
+    print(f"{options.output}: {size / 1e6:,.0f} MB, loads without peft and without its base")
+
+
+if __name__ == "__main__":
+    run_recipe(main)

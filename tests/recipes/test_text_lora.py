@@ -1,0 +1,237 @@
+"""An agent of conversations from its training to its answers: resumed, split, merged, talked to."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from envs.tasks import load_agent
+from recipes import merge, play, train
+from tests.tiny_lms import save_chat_lm
+from textrl import lora, trainer
+from textrl.errors import run_recipe
+
+ROOT = Path(__file__).parents[2]
+SETTINGS = "--task text --lora-rank 3 --context 128 --batch-size 4 --accumulation 1 --bisim 0.05"
+SETTINGS += " --max-steps 6 --save-every 3 --log-every 1 --evaluate-every 100 --threads 1"
+SETTINGS += " --learning-rate 3e-3 --no-final-evaluation --warmup-steps 0"
+SAID = ("hello there", "how are you today?", "please tell me the price")
+ANSWERS = (("I am fine, thank you.", 1.0), ("What can I do for you?", 0.5), ("no", -1.0))
+Run = Callable[..., None]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A language model in lm/, conversations in logs.jsonl, a finished run in whole/."""
+    folder = tmp_path_factory.mktemp("text")
+    save_chat_lm(folder / "lm")
+    with (folder / "logs.jsonl").open("w") as file:
+        for number in range(24):
+            messages: list[dict[str, Any]] = []
+            for turn in range(1 + number % 3):
+                answer, reward = ANSWERS[(number + turn) % 3]
+                messages += [
+                    {"role": "user", "content": SAID[(number // 3 + turn) % 3]},
+                    {"role": "assistant", "content": answer, "reward": reward},
+                ]
+            print(json.dumps({"messages": messages}), file=file)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TEXTRL_CACHE", str(folder / "cache"))
+        patch.chdir(folder)
+        patch.setattr(sys, "argv", ["train", *arguments("whole")])
+        train.main()
+    return folder
+
+
+def arguments(output: str) -> list[str]:
+    where = ["--data", "logs.jsonl", "--backbone", "lm", "--output", output]
+    return [*where, *SETTINGS.split()]
+
+
+@pytest.fixture
+def run(place: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a recipe in the place."""
+    monkeypatch.chdir(place)
+
+    def run(recipe: Any, *given: object) -> None:
+        monkeypatch.setattr(sys, "argv", ["recipe", *map(str, given)])
+        recipe.main()
+
+    return run
+
+
+def losses(folder: Path) -> list[float]:
+    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return [line["total"] for line in lines if "total" in line]
+
+
+def test_killed_and_resumed_equals_uninterrupted(
+    place: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = trainer.save_state
+
+    def save_and_die(*given: Any) -> None:
+        save(*given)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer, "save_state", save_and_die)
+        with pytest.raises(KeyboardInterrupt):
+            run(train, *arguments("broken"))
+    assert [path.name for path in (place / "broken" / "state").iterdir()] == ["step-00000003"]
+    run(train, "--output", "broken", "--resume")
+    for name in ("model.safetensors", "state/step-00000006/optimizer.safetensors"):
+        assert (place / "whole" / name).read_bytes() == (place / "broken" / name).read_bytes()
+    assert losses(place / "whole") == losses(place / "broken")
+    assert len(losses(place / "whole")) == 6
+
+
+def test_two_processes_follow_one(place: Path, run: Run) -> None:
+    # Which histories the bisimulation loss compares depends on the process that reads them: it is
+    # computed here, slow adapter and all, but weighs nothing.
+    weightless = ["--bisim", "1e-12"]
+    run(train, *arguments("one"), *weightless)
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu"]
+    launch += ["--num_processes", "2", "--mixed_precision", "no", str(ROOT / "recipes/train.py")]
+    environment = {**os.environ, "ACCELERATE_USE_CPU": "true", "PYTHONPATH": str(ROOT)}
+    subprocess.run(
+        [*launch, *arguments("two"), *weightless],
+        check=True,
+        cwd=place,
+        capture_output=True,
+        env=environment,
+    )
+    one, two = losses(place / "one"), losses(place / "two")
+    assert two == pytest.approx(one, abs=1e-4)
+    assert two != one, "the run was not split at all"
+    assert one[-1] < one[0]
+
+
+def test_merged_it_says_the_same_without_peft(
+    place: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent, task = load_agent(str(place / "whole"))
+    run(merge, "whole", "--output", "merged")
+    (place / "lm").rename(place / "gone")
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(lora, "find_spec", lambda name: None)
+            merged, same_task = load_agent(str(place / "merged"))
+    finally:
+        (place / "gone").rename(place / "lm")
+    assert merged.config.lora is None
+    names = load_file(place / "merged" / "model.safetensors").keys()
+    assert not any("lora" in name or name.startswith("world") for name in names)
+    assert same_task.settings() == task.settings()
+    rows, _ = task.held_out(2)
+    tokens = torch.from_numpy(rows.tokens[None, :20]).long()
+    positions = torch.arange(20)[None]
+    with torch.no_grad():
+        ours, theirs = agent(tokens, positions), merged(tokens, positions)
+    for name in ("representation", "policy", "q", "target_q", "v"):
+        torch.testing.assert_close(ours[name], theirs[name], rtol=0, atol=1e-5)
+    assert ours.q.abs().max() > 1e-4
+
+    with pytest.raises(SystemExit):
+        run_recipe(lambda: run(merge, "merged", "--output", "again"))
+    with pytest.raises(SystemExit):
+        run_recipe(lambda: run(merge, "whole", "--output", "merged"))
+    assert not (place / "again").exists()
+
+
+def test_prompts_of_a_file_are_answered_in_order_whatever_the_batch(place: Path, run: Run) -> None:
+    prompts = [
+        "hello there",
+        json.dumps({"messages": [{"role": "user", "content": "how are you today? " * 3}]}),
+        "",
+        "please tell me",
+    ]
+    (place / "prompts.txt").write_text("\n".join(prompts))
+    common = ["whole", "--prompts", "prompts.txt", "--max-new-tokens", 5, "--beta", 2, "--values"]
+    found = []
+    for size in (1, 2, 3):
+        run(play, *common, "--batch-size", size, "--answers", f"answers-{size}.jsonl")
+        lines = (place / f"answers-{size}.jsonl").read_text().splitlines()
+        found.append([json.loads(line) for line in lines])
+    for one, other in ((found[0], found[1]), (found[0], found[2])):
+        assert [line["messages"] for line in one] == [line["messages"] for line in other]
+    assert [line["messages"][0]["content"][:5] for line in found[0]] == ["hello", "how a", "pleas"]
+    for line in found[0]:
+        assert [message["role"] for message in line["messages"]] == ["user", "assistant"]
+        assert len(line["tokens"]) <= 5
+        assert all(each["log_pi"] < 0 for each in line["tokens"])
+        assert all(abs(each["q"]) + abs(each["v"]) > 0 for each in line["tokens"])
+
+
+def test_a_chat(
+    place: Path,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    said = "hello there\n/values\nhow are you?\n/beta 3\n/beta much\n/vlues\nodd <|eot_id|>\n/new\n"
+    monkeypatch.setattr(sys, "stdin", io.StringIO(said))
+    run(play, "whole", "--max-new-tokens", 4)
+    heard = capsys.readouterr().out
+    assert heard.count("agent: ") == 2
+    assert heard.count("'\\n'") <= heard.count("Q - V") == 1
+    assert "(values on)" in heard and "(beta 3)" in heard and "(a new conversation)" in heard
+    assert "/beta takes a number, not 'much'" in heard
+    assert "unknown command '/vlues': did you mean '/values'?" in heard
+    assert "control token '<|eot_id|>'" in heard
+    assert heard.endswith("Until next time.\n")  # the input was at its end
+
+
+def test_ctrl_c_ends_a_chat(place: Path) -> None:
+    command = [sys.executable, "-u", str(ROOT / "recipes" / "play.py"), "whole"]
+    chat = subprocess.Popen(
+        command,
+        cwd=place,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert chat.stdout is not None
+    assert "Talk with the agent" in chat.stdout.readline()
+    chat.send_signal(signal.SIGINT)
+    out, errors = chat.communicate(timeout=60)
+    assert chat.returncode == 0 and "Until next time." in out and "Traceback" not in errors
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["whole", "--web"], "--web is not for agents of the task 'text'"),
+        (["whole", "--max-new-tokens", "0"], "--max-new-tokens must be at least 1"),
+        (["whole", "--prompts", "nowhere.txt"], "nowhere.txt"),
+        (["whole", "--prompts", "bad.txt"], "line 2 of the prompts is no conversation"),
+        (["whole", "--prompts", "done.txt"], "line 1 of the prompts ends with the assistant's"),
+        (["whole", "--prompts", "ok.txt", "--max-new-tokens", "200"], "leaves no room"),
+        (["whole", "--base", "elsewhere"], "the adapter's language model cannot be had"),
+        (["whole", "--answers", "x"], "--answers needs --prompts"),
+        (["lm"], "does not say in task.json what it plays"),
+    ],
+)
+def test_mistakes(
+    place: Path, run: Run, given: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "ok.txt").write_text("hello\n")
+    (place / "bad.txt").write_text('hello\n{"messages": [{"role": "usr", "content": "x"}]}\n')
+    done = {"messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]}
+    (place / "done.txt").write_text(json.dumps(done))
+    with pytest.raises(SystemExit) as stopped:
+        run_recipe(lambda: run(play, *given))
+    *_, error = capsys.readouterr().err.strip().splitlines()
+    assert stopped.value.code == 2 and error.startswith("error: ") and message in error
