@@ -24,7 +24,7 @@ wordle: $(INSTALLED) ## train an agent that plays Wordle and evaluate it
 	@echo "  $(BIN)/python recipes/evaluate.py runs/wordle --against runs/bc   # which is better?"
 
 test: lint ## check style and types, then run the tests
-	@$(BIN)/pytest -q
+	@$(BIN)/pytest -q --numprocesses auto --dist loadfile
 
 lint: $(INSTALLED_FOR_TESTS) ## check style and types
 	@$(BIN)/ruff check

@@ -39,6 +39,8 @@ ROUNDS = 4  # the steps take turns, so that a slow moment of the machine hits al
 STEPS_PER_ROUND = 20  # one of them measures the bisimulation loss where its weight is 0
 BISIMULATION_WEIGHT = 0.05
 EARLY, LATE = 100, 500  # decisions of an episode between which acting must not slow down
+Steps = Mapping[int, list[Batch]]
+"""Of each step: the batches that it is read in."""
 
 
 def main() -> None:
@@ -58,12 +60,17 @@ def main() -> None:
 
     torch.manual_seed(0)
     rows = task.default_dataset(min(EPISODES, config.episodes), seed=0)
-    batches = make_batches(rows, task, config)
     # A step over frames takes as long as dozens of others; the first of all would measure more.
     numbers = range(1, 3) if task.frame_shape else range(STEPS_PER_ROUND)
-    steps = {number: batches.step(number)[0] for number in numbers}
+
+    def steps_of(config: TrainConfig) -> Steps:
+        batches = make_batches(rows, task, config)
+        return {number: batches.step(number) for number in numbers}
+
+    steps = steps_of(config)
     model, plain = training_steps(task, config, steps)
-    _, bisimulation = training_steps(task, replace(config, bisim=BISIMULATION_WEIGHT), steps)
+    with_loss = replace(config, bisim=BISIMULATION_WEIGHT)
+    _, bisimulation = training_steps(task, with_loss, steps_of(with_loss))
     language_model = language_model_steps(model, config, steps)
     seconds = medians(plain, bisimulation, language_model)
     figures = {
@@ -93,9 +100,9 @@ def main() -> None:
 
 
 def training_steps(
-    task: Task, config: TrainConfig, batches: Mapping[int, Batch]
+    task: Task, config: TrainConfig, steps: Steps
 ) -> tuple[TextRLModel, Callable[[], float]]:
-    """A new model and a function that trains it on the batches, as the trainer would."""
+    """A new model and a function that trains it for these steps, as the trainer would."""
     algorithm = ALGORITHMS[config.algo]
     model = TextRLModel(config_for(task, config, algorithm.heads, algorithm.q_heads))
     loss, weights = algorithm.make_loss(config), make_bisimulation(config)
@@ -106,11 +113,11 @@ def training_steps(
         return loss_of(model, loss, weights, batch, pairs, task.observation_classes)[0]
 
     after = partial(model.update_targets, config.target_rate)
-    return model, stepper(model, config, total, batches, after)
+    return model, stepper(model, config, total, steps, after)
 
 
 def language_model_steps(
-    model: TextRLModel, config: TrainConfig, batches: Mapping[int, Batch]
+    model: TextRLModel, config: TrainConfig, steps: Steps
 ) -> Callable[[], float]:
     """The same for a bare GPT-2 language model of the same size on the same tokens, by AdamW."""
     size = model.config
@@ -134,7 +141,7 @@ def language_model_steps(
     def total(_: int, batch: Batch) -> torch.Tensor:
         return bare(input_ids=batch.tokens, labels=batch.tokens).loss
 
-    return stepper(bare, replace(config, optimizer="adamw"), total, batches, after=lambda: None)
+    return stepper(bare, replace(config, optimizer="adamw"), total, steps, after=lambda: None)
 
 
 def medians(*runs: Callable[[], float]) -> list[float]:
@@ -147,22 +154,23 @@ def stepper(
     model: nn.Module,
     config: TrainConfig,
     loss: Callable[[int, Batch], torch.Tensor],
-    batches: Mapping[int, Batch],
+    steps: Steps,
     after: Callable[[], None],
 ) -> Callable[[], float]:
-    """A function that trains on the batches once and returns the mean seconds of a step."""
+    """A function that trains for the steps once and returns the mean seconds of one."""
     optimizers = make_optimizers(model, config)
 
     def run() -> float:
         began = time.perf_counter()
-        for step, batch in batches.items():
-            loss(step, batch).backward()
+        for step, batches in steps.items():
+            for batch in batches:
+                loss(step, batch).backward()
             nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
             for optimizer in optimizers:
                 optimizer.step()
                 optimizer.zero_grad()
             after()
-        return (time.perf_counter() - began) / len(batches)
+        return (time.perf_counter() - began) / len(steps)
 
     return run
 

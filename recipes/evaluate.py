@@ -1,13 +1,15 @@
 """Judge a checkpoint: load -> play -> compare -> report."""
 
+import argparse
 from pathlib import Path
 from typing import Any
 
 import transformers
 
-from envs.tasks import load_agent
+from envs.tasks import load_agent, load_checkpoint
 from envs.text.task import TextTask
 from textrl.checkpoint import checkpoint_folder, describe_task, weights_digest
+from textrl.combined import CombinedTask, judge_games, one_of
 from textrl.config import make_parser
 from textrl.errors import UserError, run_recipe
 from textrl.evaluation import Judgement, Result, judge_anyhow, play_both
@@ -27,6 +29,7 @@ def main() -> None:
         EXAMPLE,
     )
     parser.add_argument("checkpoint", help="folder or Hub id of the agent")
+    parser.add_argument("--task", help="which one, of an agent of several (default: each of them)")
     parser.add_argument("--episodes", type=int, help="how many (default: a complete evaluation)")
     parser.add_argument(
         "--beta", type=float, help="weight of Q - V against log pi (default: as trained)"
@@ -43,6 +46,9 @@ def main() -> None:
         "--data",
         help="text: conversations to judge by, all of them (default: those that were held out)",
     )
+    parser.add_argument(
+        "--base", help="where an adapter's language model is, if not where it was in training"
+    )
     parser.add_argument("--json", metavar="FILE", help="write everything to this file too")
     options = parser.parse_args()
     for name in ("episodes", "candidates"):
@@ -51,35 +57,48 @@ def main() -> None:
             raise UserError(f"--{name} must be at least 1, not {value}")
     transformers.utils.logging.disable_progress_bar()
 
-    model, task = load_agent(options.checkpoint)
+    report = judged(options)
+    report["weights"] = weights_digest(checkpoint_folder(options.checkpoint))
+    if options.json:
+        write_json(Path(options.json), report)
+
+
+def judged(options: argparse.Namespace) -> dict[str, Any]:
+    """Judge the agent as the command line says, print how it did, and give it for programs."""
+    model, task = load_checkpoint(options.checkpoint, options.base)
+    if options.data and not isinstance(task, TextTask):
+        raise UserError(f"--data is for agents of the task text: this one plays {task.name}")
+    if isinstance(task, CombinedTask) and options.task is None:
+        for name in ("beta", "candidates", "against"):
+            if getattr(options, name) is not None:
+                raise UserError(f"--{name} is about one task: say which with --task")
+        games = judge_games(task, model, options.episodes, options.seed)
+        print(f"{options.checkpoint}: {task.name}\n\n{games.describe(task)}")
+        return {"task": task.name, "checkpoint": options.checkpoint, **games.to_json()}
+
+    if isinstance(task, CombinedTask):
+        model, task = one_of(model, task, options.task)
+    if options.task not in (None, task.name):
+        raise UserError(f"{options.checkpoint!r} plays {task.name}, not {options.task}")
     if options.data:
-        if not isinstance(task, TextTask):
-            raise UserError(f"--data is for agents of the task text: this one plays {task.name}")
         task = task.with_data(options.data)
     judgement = judge_anyhow(
         task, model, options.episodes, options.beta, options.seed, options.candidates
     )
-
     beta = model.config.beta if options.beta is None else options.beta
     print(f"{options.checkpoint}: {task.name}, beta {beta:g}")
     print(judgement.describe(task))
-    report = {
-        "task": task.name,
-        "checkpoint": options.checkpoint,
-        **judgement.to_json(),
-        "weights": weights_digest(checkpoint_folder(options.checkpoint)),
-    }
+    report = {"task": task.name, "checkpoint": options.checkpoint, **judgement.to_json()}
     if options.against:
         report["against"] = compare(options.against, task, judgement, options.seed)
-    if options.json:
-        write_json(Path(options.json), report)
+    return report
 
 
 def compare(
     other: str, task: AnyTask, judgement: Judgement | OfflineJudgement, seed: int
 ) -> dict[str, Any]:
     """How much better this agent is than another, each at its own beta."""
-    model, theirs = load_agent(other)
+    model, theirs = load_agent(other, task.name)
     if isinstance(task, LoggedTask) and isinstance(judgement, OfflineJudgement):
         return compare_offline(other, model, task, judgement)
     if describe_task(theirs) != describe_task(task):
@@ -104,8 +123,9 @@ def compare_play(
     """Episode by episode."""
     found, episodes = {}, len(results[0].scores)
     print(f"\nbetter than {other} by")
-    for ours, theirs in zip(results, play_both(task, model, episodes, None, seed), strict=True):
-        difference = paired_difference(ours.scores, theirs.scores, episodes)
+    played = play_both(task, model, episodes, None, seed)
+    for ours, other_result in zip(results, played, strict=True):
+        difference = paired_difference(ours.scores, other_result.scores, episodes)
         low, high = difference.interval
         print(f"  {ours.decoding.name}: {difference.mean:+.3f} (95%: {low:+.3f} to {high:+.3f})")
         found[ours.decoding.name] = {"difference": difference.mean, "interval_95": [low, high]}

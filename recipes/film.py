@@ -35,7 +35,7 @@ def main() -> None:
         raise UserError(f"--every must be at least 1, not {options.every}")
     transformers.utils.logging.disable_progress_bar()
 
-    model, task = load_agent(options.checkpoint)
+    model, task = load_agent(options.checkpoint, "vizdoom")
     if not isinstance(task, VizdoomTask):
         raise UserError(f"{options.checkpoint!r} plays {task.name}, which has no film")
     from envs.vizdoom.env import MyWayHomeEnv

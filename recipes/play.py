@@ -125,7 +125,7 @@ def talk_here(options: argparse.Namespace) -> None:
     if options.prompts:
         with sys.stdin if options.prompts == "-" else open(options.prompts) as file:
             prompts = list(read_prompts(file, options.system))
-    model, task = load_agent(options.checkpoint, options.base)
+    model, task = load_agent(options.checkpoint, base=options.base)
     if torch.accelerator.is_available():
         model = model.to(torch.accelerator.current_accelerator())
     how = Saying(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import transformers
 
-from envs.tasks import load_agent, task_of_checkpoint
+from envs.tasks import load_checkpoint, task_of_checkpoint
 from textrl.checkpoint import TASK_FILE
 from textrl.config import make_parser
 from textrl.errors import UserError, run_recipe
@@ -50,7 +50,7 @@ def main() -> None:
 
 def publish_checkpoint(folder: Path, repo: str, private: bool, no_evaluate: bool) -> str:
     """Push an agent, with results in its card unless told not to play for them."""
-    model, task = load_agent(str(folder))
+    model, task = load_checkpoint(str(folder))
     open_checkpoint_repo(repo, private)
     if saved_report(folder) is None and not no_evaluate:
         print("evaluating first")

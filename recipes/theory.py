@@ -16,7 +16,8 @@ import numpy as np
 import transformers
 from tqdm import tqdm
 
-from envs.tasks import load_agent
+from envs.tasks import load_checkpoint
+from textrl.combined import CombinedTask
 from textrl.config import make_parser
 from textrl.errors import UserError, run_recipe
 from textrl.report import over_seeds, table, write_json
@@ -366,9 +367,9 @@ def summary_table(results: dict[str, Any]) -> str:
 
 def measure_agent(name: str, count: int, draws: int) -> dict[str, Any]:
     """Clusters of a trained agent's representations of histories of its task's data."""
-    model, task = load_agent(name)
-    if isinstance(task, LoggedTask):
-        raise UserError(f"{name!r} learned from logs alone: give an agent that plays")
+    model, task = load_checkpoint(name)
+    if isinstance(task, LoggedTask | CombinedTask):
+        raise UserError(f"{name!r} is of {task.name}: give an agent that plays one task")
     rows = task.default_dataset(1000, 1)
     points, histories = history_representations(model, rows, task.language, count)
     sizes = [size for size in (10, 30, 100, 300, 1000, 3000, 10_000) if size < len(points)]

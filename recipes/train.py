@@ -6,27 +6,42 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import torch
 import transformers
-from accelerate import Accelerator
+from accelerate import Accelerator, DistributedType
 from accelerate.utils import DistributedDataParallelKwargs, set_seed
+from datasets import Dataset
+from numpy.typing import NDArray
 from tqdm import tqdm
 
 from envs.tasks import make_task
-from textrl.algorithms import ALGORITHMS
+from textrl.algorithms import ALGORITHMS, make_loss
 from textrl.batches import Batches
 from textrl.build import new_model
-from textrl.checkpoint import TASK_FILE, WEIGHTS_FILE, check_same_task, save_checkpoint
-from textrl.checks import check_episodes
-from textrl.config import (
-    CONFIG_FILE,
-    NEW_BACKBONES,
-    TrainConfig,
-    output_folder,
-    parse_config,
-    save_config,
+from textrl.checkpoint import (
+    TASK_FILE,
+    WEIGHTS_FILE,
+    check_same_task,
+    load_model,
+    save_checkpoint,
 )
-from textrl.dataset import best_episodes, load_episodes
+from textrl.checks import check_episodes
+from textrl.combined import (
+    CombinedBatches,
+    CombinedTask,
+    RunTask,
+    new_combined_model,
+    quick_scores_of_games,
+)
+from textrl.combined_config import (
+    CombinedConfig,
+    flat_settings,
+    parse_run_config,
+    save_run_config,
+)
+from textrl.config import CONFIG_FILE, NEW_BACKBONES, TrainConfig, output_folder
+from textrl.dataset import best_episodes, load_episodes, returns_by_behaviour
 from textrl.errors import UserError, run_recipe
 from textrl.evaluation import quick_scores
 from textrl.hub import fetch
@@ -48,17 +63,20 @@ EXAMPLE = "accelerate launch recipes/train.py --task wordle --algo ilql --output
 
 def main() -> None:
     """Parse the command line and run."""
-    config = parse_config(None, PRESETS, "Train an agent from logged episodes.", EXAMPLE)
+    config = parse_run_config(None, PRESETS, "Train an agent from logged episodes.", EXAMPLE)
     output = output_folder(config.output, config.task)
     transformers.utils.logging.disable_progress_bar()
     if config.tracker != "none" and find_spec(config.tracker) is None:
         name = config.tracker
         raise UserError(f"--tracker {name} needs its package: pip install 'textrl[{name}]'")
-    # Where the bisimulation loss is only measured, most steps leave its models out, if it has any.
+    # Where the bisimulation loss is only measured, most steps leave its models out, if it has any;
+    # and of several tasks, each leaves out what is the others'.
+    is_combined = isinstance(config, CombinedConfig)
     measures_only = config.backbone in NEW_BACKBONES and not config.trains_bisimulation
+    leaves_out = is_combined or measures_only
     accelerator = Accelerator(
         cpu=not torch.accelerator.is_available(),
-        kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=measures_only)],
+        kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=leaves_out)],
         log_with=None if config.tracker == "none" else config.tracker,
         project_dir=str(output),
     )
@@ -74,26 +92,29 @@ def main() -> None:
     algorithm = ALGORITHMS[config.algo]
     share = (accelerator.process_index, accelerator.num_processes)
     with accelerator.main_process_first():
-        make = task.batches if isinstance(task, LoggedTask) else partial(batches_of, task)
-        batches, episodes = make(config, algorithm.filters_episodes, *share)
+        batches, episodes = batches_of(task, config, algorithm.filters_episodes, *share)
     if accelerator.is_main_process and isinstance(task, LoggedTask):
         print(task.describe_data())
 
     set_seed(config.seed)
-    model = new_model(task, config, algorithm.heads, algorithm.q_heads)
+    make = new_combined_model if is_combined else new_model
+    model = make(task, config, algorithm.heads, algorithm.q_heads)
+    scores = partial(quick_scores, task, config)
+    if is_combined:
+        scores = partial(quick_scores_of_games, task, config, data_returns(task, config))
     if accelerator.is_main_process:
         output.mkdir(parents=True, exist_ok=True)
-        save_config(config, output / CONFIG_FILE)
+        save_run_config(config, output / CONFIG_FILE)
     accelerator.print(describe(config, model, episodes))
     if config.tracker != "none":
-        accelerator.init_trackers("textrl", config=vars(config))
+        accelerator.init_trackers("textrl", config=flat_settings(config))
     state = train(
         config,
         accelerator,
         model,
-        algorithm.make_loss(config),
+        make_loss(config),
         batches,
-        evaluate=partial(quick_scores, task, config),
+        evaluate=scores,
         export=lambda model, folder: save_checkpoint(folder, model, task, config),
         output=output,
         publish=partial(publish_on_the_way, output, model, task, config),
@@ -104,7 +125,10 @@ def main() -> None:
     if not accelerator.is_main_process:
         return
     if config.final_evaluation:
-        print(evaluate_checkpoint(output, task, model).describe(task))
+        is_whole = accelerator.distributed_type != DistributedType.FSDP
+        # Where the model in memory is in pieces, the other processes have left with theirs.
+        trained = model if is_whole else load_model(str(output))[0].to(accelerator.device)
+        print(evaluate_checkpoint(output, task, trained).describe(task))
     if config.push_to_hub:
         try:
             print(f"published as {push_checkpoint(output, config.push_to_hub, task, state.step)}")
@@ -112,15 +136,24 @@ def main() -> None:
             raise UserError(f"{error}; {how_to_go_on(output, config.push_to_hub)}") from error
 
 
+def rows_of(task: Task, config: TrainConfig) -> Dataset:
+    """The episodes that a game is learned from: those that were given, or its own."""
+    if not config.data:
+        return task.default_dataset(config.episodes, DATA_SEED)
+    rows = load_episodes(config.data)
+    check_same_task(fetch(config.data, "dataset", [TASK_FILE]), task)
+    return rows
+
+
 def batches_of(
-    task: Task, config: TrainConfig, best_only: bool, process: int, processes: int
+    task: RunTask, config: TrainConfig, best_only: bool, process: int, processes: int
 ) -> tuple[Batches, int]:
-    """A game's batches, and of how many episodes: the task's own, or those that were given."""
-    if config.data:
-        rows = load_episodes(config.data)
-        check_same_task(fetch(config.data, "dataset", [TASK_FILE]), task)
-    else:
-        rows = task.default_dataset(config.episodes, DATA_SEED)
+    """A process's share of a task's batches, and of how many episodes they are."""
+    if isinstance(task, LoggedTask):
+        return task.batches(config, best_only, process, processes)
+    if isinstance(task, CombinedTask):
+        return combined_batches_of(task, config, best_only, process, processes)
+    rows = rows_of(task, config)
     longest = None if config.window else config.context
     check_episodes(rows, task.language, longest, task.observation_classes)
     keep = best_episodes(rows, config.keep_top) if best_only else None
@@ -128,8 +161,30 @@ def batches_of(
     return batches, len(rows) if keep is None else len(keep)
 
 
+def combined_batches_of(
+    task: CombinedTask, config: CombinedConfig, best_only: bool, process: int, processes: int
+) -> tuple[Batches, int]:
+    """The same of several tasks."""
+    found = [
+        batches_of(task.tasks[name], member, best_only, process, processes)
+        for name, member in config.sized_members().items()
+    ]
+    batches, episodes = zip(*found, strict=True)
+    return CombinedBatches(batches, list(config.proportions.values())), sum(episodes)
+
+
+def data_returns(task: CombinedTask, config: CombinedConfig) -> dict[str, NDArray[np.float32]]:
+    """The returns of each task's data, which its scores are compared with."""
+    return {
+        name: np.concatenate(
+            list(returns_by_behaviour(rows_of(each, config.members[name])).values())
+        )
+        for name, each in task.tasks.items()
+    }
+
+
 def publish_on_the_way(
-    output: Path, model: TextRLModel, task: Task | LoggedTask, config: TrainConfig
+    output: Path, model: TextRLModel, task: RunTask, config: TrainConfig
 ) -> None:
     """Push what was just saved, if that is wanted; the run waits for it, but outlives a failure."""
     if config.push_to_hub:
@@ -152,11 +207,12 @@ def refuse_taken(output: Path, resume: bool) -> None:
 def describe(config: TrainConfig, model: TextRLModel, episodes: int) -> str:
     """What is about to be trained, in one line."""
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    members = config.sized_members().values() if isinstance(config, CombinedConfig) else [config]
     return (
         f"{config.task}: {config.algo} on {episodes:,} episodes, {config.backbone} of"
         f" {model.config.layers} layers x {model.config.width}"
         f" ({parameters / 1e6:.2f} M parameters to train),"
-        f" {config.max_steps:,} steps of {config.batch_size} episodes,"
+        f" {config.max_steps:,} steps of {sum(each.batch_size for each in members)} episodes,"
         f" {torch.get_num_threads()} threads"
     )
 

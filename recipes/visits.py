@@ -38,6 +38,9 @@ def main() -> None:
         metavar="N",
         help="to play by each (default: 1000 in the gridworld, 25 in ViZDoom)",
     )
+    parser.add_argument(
+        "--task", choices=EPISODES, help="which one, of agents of several: gridworld or vizdoom"
+    )
     parser.add_argument("--sample", action="store_true", help="sample actions, not the best ones")
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="start of every random number"
@@ -55,7 +58,8 @@ def main() -> None:
     transformers.utils.logging.disable_progress_bar()
 
     agents = dict(zip(titles, options.checkpoints, strict=True))
-    draw_agents(Path(options.output), agents, options.episodes, options.sample, options.seed)
+    figure = Path(options.output)
+    draw_agents(figure, agents, options.episodes, options.sample, options.seed, options.task)
     print(f"-> {options.output}")
 
 
@@ -65,11 +69,15 @@ def draw_agents(
     episodes: int | None = None,
     sample: bool = False,
     seed: int = 0,
+    game: str | None = None,
 ) -> None:
-    """Play each agent (title -> checkpoint) and draw all on one figure."""
+    """Play each agent (title -> checkpoint) and draw all on one figure.
+
+    game: which task, of agents of several.
+    """
     played: dict[str, tuple[Task, Played]] = {}
     for title, name in agents.items():
-        model, task = load_agent(name)
+        model, task = load_agent(name, game)
         if not isinstance(task, GridworldTask | VizdoomTask):
             raise UserError(f"{name!r} plays {task.name}, which has no map to draw on")
         if any(describe_task(task) != describe_task(other) for other, _ in played.values()):

@@ -1,6 +1,6 @@
 """Batches the slow way, episode by episode and token by token, and how to compare them."""
 
-from dataclasses import fields
+from dataclasses import MISSING, fields
 
 import torch
 
@@ -8,6 +8,13 @@ from textrl.batches import Batch
 from textrl.episode import Episode
 from textrl.frames import Frames
 from textrl.language import Language
+
+TENSORS = [
+    each.name
+    for each in fields(Batch)
+    if each.default is MISSING and not each.name.endswith("_count")
+]
+"""What every batch has of each of its episodes."""
 
 
 def same(one: object, other: object) -> bool:
@@ -21,9 +28,7 @@ def same(one: object, other: object) -> bool:
 
 def slow_collate(episodes: list[Episode], language: Language) -> dict[str, list[list[object]]]:
     """What each episode contributes, token by token and without padding."""
-    columns: dict[str, list[list[object]]] = {
-        f.name: [] for f in fields(Batch) if not f.name.endswith(("_count", "frames", "weight"))
-    }
+    columns: dict[str, list[list[object]]] = {name: [] for name in TENSORS}
     for episode in episodes:
         history = list(episode.prompt)
         mine: dict[str, list[object]] = {name: [] for name in columns}

@@ -13,7 +13,8 @@ from transformers import AutoModel
 from textrl.backbones import RNNBackbone, Shape
 from textrl.decoding import Decoding
 from textrl.language import Language
-from textrl.model import TextRLModel, TextRLOutput
+from textrl.model import TextRLModel
+from textrl.outputs import TextRLOutput
 from textrl.policy import Policy
 
 MakeModel = Callable[..., TextRLModel]

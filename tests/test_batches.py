@@ -11,7 +11,7 @@ import torch
 from datasets import Dataset
 from numpy.typing import NDArray
 
-from tests.slow_batches import same, slow_collate
+from tests.slow_batches import TENSORS, same, slow_collate
 from textrl import batches
 from textrl.batches import PASS_TOKENS, Batch, EpisodeBatches, cheapest_cuts, collate, read_rows
 from textrl.dataset import Rows, episodes_to_table
@@ -171,6 +171,24 @@ def test_the_parts_of_a_step_are_the_whole(
         assert one.completed_count == sum(int(part.ends_action.sum()) for part in parts)
 
 
+def test_every_process_makes_as_many_passes(
+    language: Language,
+    random_episodes: MakeEpisodes,
+    make_rows: MakeRows,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where the model is spread over processes, one that makes more would wait for ever."""
+    monkeypatch.setattr("textrl.batches.PASS_TOKENS", 8)
+    rows = make_rows(random_episodes(400))
+    both = [
+        EpisodeBatches(rows, language, batch_size=64, process=process, processes=2)
+        for process in range(2)
+    ]
+    counts = [[len(share.step(step)) for share in both] for step in range(12)]
+    assert all(ours == theirs for ours, theirs in counts)
+    assert max(counts) > [1, 1]
+
+
 def test_only_kept_rows_are_read(
     small_windows: None, language: Language, random_episodes: MakeEpisodes, make_rows: MakeRows
 ) -> None:
@@ -269,10 +287,5 @@ def test_what_cannot_be_batched(
 def test_a_batch_moves_as_a_whole(language: Language, random_episodes: MakeEpisodes) -> None:
     rows = Rows.from_table(episodes_to_table(random_episodes(3)))
     moved = collate(rows, np.arange(3), language).to(torch.device("meta"))
-    tensors = [
-        getattr(moved, f.name)
-        for f in fields(Batch)
-        if not f.name.endswith(("_count", "frames", "weight"))
-    ]
-    assert {tensor.device.type for tensor in tensors} == {"meta"}
+    assert {getattr(moved, name).device.type for name in TENSORS} == {"meta"}
     assert moved.action_count == int(np.sum(rows.is_action))

@@ -10,6 +10,8 @@ from huggingface_hub import DatasetCard, ModelCard
 
 from envs.wordle.task import WordleTask
 from textrl.card import dataset_card, model_card
+from textrl.combined import CombinedTask
+from textrl.combined_config import CombinedConfig
 from textrl.config import TrainConfig
 from textrl.report import write_json
 
@@ -81,13 +83,33 @@ def test_what_a_stranger_is_told(wordle: WordleTask) -> None:
         "12 answers and 14 allowed guesses",
         "behaviour cloning, with textrl",
         "3 layers x 48",
-        "for 2,000 steps of 32\nepisodes",
-        "seed 7",
-        "300,000 episodes that the task makes itself",
+        "for 2,000 steps (preset `quick`, seed 7), each of\n32 episodes from 300,000 episodes that",
         'load_agent("mine/agent")',
         "recipes/evaluate.py mine/agent",
         "## Limits",
         "![curve](figures/curve.png)",
+    ):
+        assert words in text
+
+
+def test_an_agent_of_two_tasks_tells_of_each(wordle: WordleTask) -> None:
+    members = {"one": TrainConfig(batch_size=32), "two": TrainConfig(batch_size=8, data="my/games")}
+    config = CombinedConfig(task="one,two", mix="two=2", algo="ilql", members=members)
+    task = CombinedTask({"one": wordle, "two": wordle})
+    report = {"tasks": {"one": REPORT, "two": {**REPORT, "beta": 9.0}}}
+    text = model_card(config, task, 10, "mine/agent", report)
+    card = ModelCard(text)
+    assert card.data.tags == ["textrl", "offline-rl", "one", "two", "ilql"]
+    assert card.data.datasets == ["my/games"]
+    found = [(each.dataset_type, each.metric_args["beta"]) for each in card.data.eval_results]
+    assert found == [("one", 4.0), ("one", 4.0), ("two", 9.0), ("two", 9.0)]
+    assert table(text[text.index("### two") :]) == table(text)[:5]
+    for words in (
+        "# one,two, ilql",
+        "- one: Wordle: find",
+        'load_agent("mine/agent", "one")',
+        "32 episodes of one from 300,000 episodes that the task makes itself\n"
+        "and 16 episodes of two from the dataset `my/games`",
     ):
         assert words in text
 
@@ -128,3 +150,14 @@ def test_a_dataset_s_card(wordle: WordleTask, episodes: int, size: str) -> None:
     assert table(text)[1] == ["novice", "9", f"{9 / episodes:.1%}", "-3.000"]
     assert table(text)[2] == ["all", f"{episodes:,}", "100.0%", f"{mean:.3f}"]
     assert "Made by hand." in text and 'load_episodes("mine/games")' in text
+
+
+def test_a_language_model_under_it_is_named(wordle: WordleTask, tmp_path: Path) -> None:
+    config = TrainConfig(backbone="someone/lm", lora_rank=8)
+    text = model_card(config, wordle, 10, "mine/agent")
+    assert "the language model `someone/lm` (not part of these files" in text
+    assert "LoRA adapter of rank 8" in text
+    card = ModelCard(text)
+    assert card.data.base_model == "someone/lm" and "lora" in card.data.tags
+    local = ModelCard(model_card(TrainConfig(backbone=str(tmp_path)), wordle, 10, "mine/agent"))
+    assert local.data.base_model is None

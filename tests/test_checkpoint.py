@@ -81,7 +81,7 @@ def test_a_failed_save_leaves_the_old_checkpoint(
     def full(*_: object) -> str:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("textrl.checkpoint.save_config", full)
+    monkeypatch.setattr("textrl.checkpoint.save_run_config", full)
     with pytest.raises(OSError, match="No space left"):
         save_checkpoint(saved, make_model(wordle.language, seed=1), wordle, CONFIG)
     assert {path.name: path.read_bytes() for path in saved.iterdir()} == before

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from envs.wordle.task import WordleTask
 from textrl.decoding import Decoding, Spelling
 from textrl.language import ActionGrammar, Language
-from textrl.model import TextRLModel, TextRLOutput
+from textrl.model import TextRLModel
+from textrl.outputs import TextRLOutput
 from textrl.policy import Policy
 
 MakeModel = Callable[..., TextRLModel]

@@ -15,7 +15,8 @@ from torch import Tensor
 from tests.frame_task import SIDE, FrameTask
 from textrl.errors import UserError
 from textrl.frames import Frames, PatchEncoder, Patches, decode_frames, encode_frame
-from textrl.model import TextRLModel, TextRLOutput
+from textrl.model import TextRLModel
+from textrl.outputs import TextRLOutput
 from textrl.pairs import Pairs
 
 MakeModel = Callable[..., TextRLModel]

@@ -26,7 +26,8 @@ from textrl.config import TrainConfig
 from textrl.errors import UserError
 from textrl.language_model import load_lm
 from textrl.losses.ilql import ILQLWeights, ilql_loss
-from textrl.model import TextRLModel, TextRLOutput
+from textrl.model import TextRLModel
+from textrl.outputs import TextRLOutput
 from textrl.pairs import draw_pairs
 from textrl.trainer import make_optimizers
 
@@ -109,7 +110,8 @@ def test_q_of_a_token_by_hand(tmp_path: Path) -> None:
             read = layers[-1].weight @ hidden + layers[-1].bias
             if kind == "shared":
                 assert read.shape == (WIDTH + 1,)
-                read = embeddings @ read[:-1] / WIDTH**0.5 + read[-1]
+                norm = embeddings.square().sum(dim=1).sqrt().mean()
+                read = embeddings @ read[:-1] / norm + read[-1]
             torch.testing.assert_close(said.target_q[number, 0, 4], read, rtol=1e-5, atol=1e-5)
         sizes = {p.numel() for p in model.q.parameters()}
         assert (max(sizes) >= TOKENS * 3) == (kind != "shared" or WIDTH > 3)

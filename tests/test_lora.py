@@ -17,7 +17,7 @@ from tests.hub_server import HubServer
 from tests.tiny_lms import CONFIGS, CONTEXT, TOKENS, random_batch, random_tokens, save_lm, task_of
 from textrl import lora
 from textrl.build import new_model
-from textrl.checkpoint import TrainingState, load_state, save_state
+from textrl.checkpoint import TrainingState, load_memory, load_state, memory_of, save_state
 from textrl.config import TrainConfig
 from textrl.errors import UserError
 from textrl.hub import open_repo, push
@@ -159,19 +159,21 @@ def test_going_on_is_the_same_as_never_having_stopped(tmp_path: Path) -> None:
     model, _ = adapter_on(tmp_path / "lm", bisim=0.1)
     optimizers = make_optimizers(model, config)
     losses = train_some(model, config, range(3), optimizers)
-    save_state(tmp_path / "state", model, optimizers, TrainingState(3, 0.0, 0.0, 0))
+    state = TrainingState(3, 0.0, 0.0, 0)
+    save_state(tmp_path / "state", model.saved_state(), memory_of(optimizers), state)
     size = sum(f.stat().st_size for f in (tmp_path / "state").rglob("*.safetensors"))
     model, _ = adapter_on(tmp_path / "lm", seed=9, bisim=0.1)
     optimizers = make_optimizers(model, config)
-    assert load_state(tmp_path / "state", model, optimizers).step == 3
+    assert load_state(tmp_path / "state", model) == state
+    load_memory(tmp_path / "state", optimizers)
     losses += train_some(model, config, range(3, 6), optimizers)
     assert losses == expected
     ours, theirs = model.state_dict(), whole.state_dict()
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     held = {n: p for n, p in model.named_parameters() if not p.requires_grad and "target" not in n}
     assert held and size < 4.5 * 4 * sum(t.numel() for t in model.saved_state().values())
-    state = load_file(next((tmp_path / "state").rglob("model.safetensors")))
-    assert not held.keys() & state.keys()
+    weights = load_file(next((tmp_path / "state").rglob("model.safetensors")))
+    assert not held.keys() & weights.keys()
 
 
 def test_without_a_base_or_on_another_it_says_so(tmp_path: Path) -> None:
@@ -184,6 +186,8 @@ def test_without_a_base_or_on_another_it_says_so(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"language model cannot be had: .*lm.* base") as error:
         TextRLModel.from_pretrained(tmp_path / "agent")
     assert "\n" not in str(error.value)
+    with pytest.raises(UserError, match="dtype is not for an adapter"):
+        TextRLModel.from_pretrained(tmp_path / "agent", dtype=torch.bfloat16)
     loaded = TextRLModel.from_pretrained(tmp_path / "agent", base=str(tmp_path / "moved"))
     assert all(torch.equal(said[name], each) for name, each in everything(loaded).items())
     save_lm("llama", tmp_path / "lm", seed=1)
@@ -218,6 +222,15 @@ def test_half_precision_stays_where_nothing_is_trained(tmp_path: Path) -> None:
     assert torch.equal(everything(model)["policy"], expected)
     before = train_some(model, config, range(1))
     assert train_some(model, config, range(1)) < before
+
+    model.merge_adapter()
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+    model.save_pretrained(tmp_path / "merged")
+    loaded = TextRLModel.from_pretrained(tmp_path / "merged")
+    ours, theirs = model.state_dict(), loaded.state_dict()
+    assert ours.keys() == theirs.keys()
+    for name in ours:
+        assert ours[name].dtype == theirs[name].dtype and torch.equal(ours[name], theirs[name])
 
 
 def test_peft_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

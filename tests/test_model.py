@@ -8,7 +8,8 @@ import torch
 from transformers import AutoConfig, AutoModel, DynamicCache
 
 from textrl.language import Language
-from textrl.model import TextRLConfig, TextRLModel, TextRLOutput
+from textrl.model import TextRLConfig, TextRLModel
+from textrl.outputs import TextRLOutput
 
 MakeModel = Callable[..., TextRLModel]
 HEADS = ("policy", "q", "target_q", "v")

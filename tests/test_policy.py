@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from envs.wordle.task import WordleTask
 from textrl.decoding import Choice, Decoding
 from textrl.language import ActionGrammar, Language
-from textrl.model import TextRLModel, TextRLOutput, action_scores
+from textrl.model import TextRLModel
+from textrl.outputs import TextRLOutput, action_scores
 from textrl.policy import Policy, thought_of
 
 MakeModel = Callable[..., TextRLModel]

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tests.frame_task import CELLS, SIDE, FrameTask, view
-from textrl import decoding as decoding_module
+from textrl import decoding
 from textrl.decoding import Decoding
 from textrl.frames import Frames
 from textrl.language import BEGIN_ID, FRAME, Language
-from textrl.model import TextRLModel, action_scores
+from textrl.model import TextRLModel
+from textrl.outputs import action_scores
 from textrl.policy import Policy, Turn, joined
 from textrl.rollout import play
 
@@ -96,7 +97,7 @@ def test_scores_are_those_of_reading_the_window_anew(
         given.append(action_scores(*arguments)[:, 0])
         return given[-1][:, None]
 
-    monkeypatch.setattr(decoding_module, "action_scores", recorded)
+    monkeypatch.setattr(decoding, "action_scores", recorded)
     rng = np.random.default_rng(1)
     told = Told(patches)
 
@@ -246,7 +247,7 @@ def test_played_frames_are_seen_where_they_belong(
         given.append(action_scores(*arguments))
         return given[-1]
 
-    monkeypatch.setattr(decoding_module, "action_scores", recorded)
+    monkeypatch.setattr(decoding, "action_scores", recorded)
     monkeypatch.setattr(corridor, "episodes_at_once", at_once, raising=False)
     played = play(corridor, Policy(model, corridor.language, Decoding(30.0, False), 0), 9, seed=0)
     lengths = [len(episode.steps) for episode in played.episodes]

@@ -10,7 +10,7 @@ import torch
 from datasets import Dataset
 
 from textrl.batches import EpisodeBatches
-from textrl.checkpoint import TrainingState, load_state, save_state
+from textrl.checkpoint import TrainingState, load_memory, load_state, memory_of, save_state
 from textrl.config import TrainConfig
 from textrl.episode import Episode
 from textrl.errors import UserError
@@ -31,6 +31,16 @@ def begin(
 ) -> tuple[TextRLModel, Optimizers]:
     model = make_model(language, seed=seed).train()
     return model, make_optimizers(model, CONFIG)
+
+
+def save(folder: Path, model: TextRLModel, optimizers: Optimizers, state: TrainingState) -> None:
+    save_state(folder, model.saved_state(), memory_of(optimizers), state)
+
+
+def load(folder: Path, model: TextRLModel, optimizers: Optimizers) -> TrainingState | None:
+    state = load_state(folder, model)
+    load_memory(folder, optimizers)
+    return state
 
 
 def train(
@@ -73,11 +83,11 @@ def test_three_and_three_steps_are_six(
     first, optimizers, batches = fresh(seed=0)
     train(first, optimizers, batches, range(3))
     state = TrainingState(step=3, best_score=-2.5, seconds=1.25, metrics_bytes=77)
-    save_state(tmp_path / "state", first, optimizers, state)
+    save(tmp_path / "state", first, optimizers, state)
 
     second, optimizers, batches = fresh(seed=1)
     assert not same(second, first)
-    assert load_state(tmp_path / "state", second, optimizers) == state
+    assert load(tmp_path / "state", second, optimizers) == state
     assert same(second, first)
     train(second, optimizers, batches, range(3, 6))
     assert same(second, whole)
@@ -92,7 +102,7 @@ def test_three_and_three_steps_are_six(
 def test_what_a_state_holds(tmp_path: Path, language: Language, make_model: MakeModel) -> None:
     model, optimizers = begin(make_model, language)
     for step in (9, 10, 200):
-        save_state(tmp_path, model, optimizers, TrainingState(step, 0.0, 0.0, 0))
+        save(tmp_path, model, optimizers, TrainingState(step, 0.0, 0.0, 0))
     (folder,) = tmp_path.glob("step-*")  # the older ones are gone
     assert folder.name == "step-00000200"
     assert {path.suffix for path in folder.iterdir()} == {".safetensors", ".json"}
@@ -104,13 +114,13 @@ def test_a_state_with_an_infinite_best_score_comes_back(
 ) -> None:
     model, optimizers = begin(make_model, language)
     state = TrainingState(1, float("-inf"), 0.5, 0)  # saved before the first evaluation
-    save_state(tmp_path, model, optimizers, state)
-    assert load_state(tmp_path, model, optimizers) == state
+    save(tmp_path, model, optimizers, state)
+    assert load(tmp_path, model, optimizers) == state
 
 
 def test_no_state_is_none(tmp_path: Path, language: Language, make_model: MakeModel) -> None:
     model, optimizers = begin(make_model, language)
-    assert load_state(tmp_path / "state", model, optimizers) is None
+    assert load(tmp_path / "state", model, optimizers) is None
 
 
 def test_half_a_state_is_ignored(
@@ -118,18 +128,18 @@ def test_half_a_state_is_ignored(
 ) -> None:
     model, optimizers = begin(make_model, language)
     state = TrainingState(3, 0.0, 0.0, 0)
-    save_state(tmp_path, model, optimizers, state)
+    save(tmp_path, model, optimizers, state)
     # A run that was killed while it wrote.
     partial = tmp_path / ".step-00000006.partial"
     partial.mkdir()
     (partial / "model.safetensors").write_bytes(b"half")
-    assert load_state(tmp_path, model, optimizers) == state
+    assert load(tmp_path, model, optimizers) == state
     # A disk that filled up while it wrote.
     monkeypatch.setattr(json, "dumps", lambda *_: (_ for _ in ()).throw(OSError(28, "No space")))
     with pytest.raises(OSError, match="No space"):
-        save_state(tmp_path, model, optimizers, TrainingState(6, 0.0, 0.0, 0))
+        save(tmp_path, model, optimizers, TrainingState(6, 0.0, 0.0, 0))
     monkeypatch.undo()
-    assert load_state(tmp_path, model, optimizers) == state
+    assert load(tmp_path, model, optimizers) == state
     assert [path.name for path in tmp_path.glob("*step-*6*")] == []
 
 
@@ -138,18 +148,18 @@ def test_a_damaged_state_is_refused(
     tmp_path: Path, language: Language, make_model: MakeModel, name: str
 ) -> None:
     model, optimizers = begin(make_model, language)
-    save_state(tmp_path, model, optimizers, TrainingState(3, 0.0, 0.0, 0))
+    save(tmp_path, model, optimizers, TrainingState(3, 0.0, 0.0, 0))
     path = tmp_path / "step-00000003" / name
     path.write_bytes(path.read_bytes()[:5])
     with pytest.raises(UserError, match=r"training state in .*step-00000003 cannot be used"):
-        load_state(tmp_path, model, optimizers)
+        load(tmp_path, model, optimizers)
 
 
 def test_another_models_state_is_refused(
     tmp_path: Path, language: Language, make_model: MakeModel
 ) -> None:
     model, optimizers = begin(make_model, language)
-    save_state(tmp_path, model, optimizers, TrainingState(3, 0.0, 0.0, 0))
+    save(tmp_path, model, optimizers, TrainingState(3, 0.0, 0.0, 0))
     other = make_model(language, width=32)
     with pytest.raises(UserError, match="cannot be used"):
-        load_state(tmp_path, other, make_optimizers(other, CONFIG))
+        load(tmp_path, other, make_optimizers(other, CONFIG))

@@ -17,7 +17,8 @@ from textrl.dataset import Rows, episodes_to_table
 from textrl.episode import Episode
 from textrl.language import Language
 from textrl.losses.bisimulation import BisimulationWeights, bisimulation_loss
-from textrl.model import TextRLModel, action_scores
+from textrl.model import TextRLModel
+from textrl.outputs import action_scores
 from textrl.pairs import Pairs, draw_pairs, throw
 from textrl.world import WorldModel
 

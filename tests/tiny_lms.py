@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, PreTrain
 
 from tests.chat_tokenizers import llama3
 from textrl.batches import Batch
-from textrl.language_model import load_lm, own_config
+from textrl.language_model import embedding_norm, load_lm, own_config
 from textrl.model import TextRLConfig, TextRLModel
 
 TOKENS, WIDTH, CONTEXT = 61, 16, 96
@@ -24,8 +24,8 @@ _SHAPE: dict[str, Any] = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
-CONFIGS = {
-    "llama": lambda: LlamaConfig(**_SHAPE),
+CONFIGS: dict[str, Any] = {
+    "llama": lambda **changes: LlamaConfig(**{**_SHAPE, **changes}),
     "qwen2": lambda: Qwen2Config(**_SHAPE, tie_word_embeddings=True),
     "gpt2": lambda: GPT2Config(
         vocab_size=TOKENS,
@@ -39,10 +39,10 @@ CONFIGS = {
 }
 
 
-def save_lm(kind: str, folder: Path, seed: int = 0) -> PreTrainedModel:
+def save_lm(kind: str, folder: Path, seed: int = 0, **changes: Any) -> PreTrainedModel:
     """Write a random model of this kind that minds its history; give it as transformers has it."""
     torch.manual_seed(seed)
-    lm = AutoModelForCausalLM.from_config(CONFIGS[kind]()).eval()
+    lm = AutoModelForCausalLM.from_config(CONFIGS[kind](**changes)).eval()
     with torch.no_grad():
         for parameter in lm.parameters():
             if parameter.ndim == 2:
@@ -79,6 +79,7 @@ def agent_on(folder: Path, seed: int = 0, moved: bool = False, **changes: Any) -
         "context": CONTEXT,
         "heads": ("policy", "q", "v"),
         "q_head": "shared",
+        "embedding_norm": embedding_norm(lm),
         **changes,
     }
     model = TextRLModel(TextRLConfig(**shape), lm)

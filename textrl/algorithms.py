@@ -4,13 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from textrl.batches import Batch
+from textrl.combined_config import CombinedConfig
 from textrl.config import TrainConfig
 from textrl.losses.bc import bc_loss
 from textrl.losses.bisimulation import BisimulationWeights
 from textrl.losses.cql import CQLWeights, cql_loss
 from textrl.losses.ilql import ILQLWeights, ilql_loss
 from textrl.losses.ops import Terms
-from textrl.model import TextRLOutput
+from textrl.outputs import TextRLOutput
 
 Loss = Callable[[TextRLOutput, Batch], Terms]
 
@@ -68,3 +69,17 @@ ALGORITHMS = {
     "cql": Algorithm(("q",), _make_cql, q_heads=1),
     "ilql": Algorithm(("policy", "q", "v"), _make_ilql),
 }
+
+
+def make_loss(config: TrainConfig) -> Loss:
+    """The loss of a run; of one over several tasks, each batch's under its own task's settings."""
+    make = ALGORITHMS[config.algo].make_loss
+    if not isinstance(config, CombinedConfig):
+        return make(config)
+    losses = [make(member) for member in config.members.values()]
+
+    def loss(outputs: TextRLOutput, batch: Batch) -> Terms:
+        assert batch.game is not None
+        return losses[batch.game](outputs, batch)
+
+    return loss

@@ -45,6 +45,9 @@ class Batch:
     completed_count: float  # actions completed, likewise
     frames: Frames | None = None  # what the frame tokens show
     weight: Tensor | None = None  # (batch,): how much an episode counts; None = all alike
+    # Of a run over several games:
+    game: int | None = None  # which one, as the model numbers them
+    share: float = 1.0  # its loss's in the step's
 
     @property
     def counts(self) -> Tensor:
@@ -216,10 +219,13 @@ class EpisodeBatches:
         # Every n-th episode: lengths, and so the work, are spread evenly over the parts.
         parts = self._accumulation * self._processes
         shares = [picks[part::parts] for part in range(self._process, parts, self._processes)]
+        # All parts are cut as the longest one: where the model is spread over processes, every one
+        # of them has to make as many passes as the others.
+        cuts = [] if is_whole else cheapest_cuts(lengths[picks[parts - 1 :: parts]])
         passes = [
             collate(self._window_rows, similar, self._language)
             for share in shares
-            for similar in np.split(share, [] if is_whole else cheapest_cuts(lengths[share]))
+            for similar in np.split(share, cuts)
         ]
         return [
             replace(

@@ -8,6 +8,7 @@ from textrl.config import NEW_BACKBONES, TrainConfig
 from textrl.errors import UserError
 from textrl.language_model import (
     digest_of,
+    embedding_norm,
     lm_folder,
     load_lm,
     output_weight,
@@ -60,6 +61,7 @@ def lm_shape(task: AnyTask, config: TrainConfig, lm: PreTrainedModel) -> dict[st
         "width": width,
         "attention_heads": lm.config.num_attention_heads,
         "q_head": "shared" if config.q_head == "auto" else config.q_head,
+        "embedding_norm": embedding_norm(lm),
     }
 
 

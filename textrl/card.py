@@ -8,6 +8,8 @@ import numpy as np
 from huggingface_hub import DatasetCardData, EvalResult, ModelCardData
 from numpy.typing import NDArray
 
+from textrl.combined import CombinedTask, RunTask
+from textrl.combined_config import CombinedConfig
 from textrl.config import NEW_BACKBONES, TrainConfig
 from textrl.hub import is_hub_name
 from textrl.offline import MEANINGS
@@ -34,7 +36,7 @@ from textrl.decoding import Decoding
 from textrl.policy import Policy
 from textrl.rollout import play
 
-model, task = load_agent("NAME")
+model, task = load_agent(AGENT)
 policy = Policy(model, task.language, Decoding.of(model, sample=False), seed=0)
 played = play(task, policy, episodes=20, seed=0)
 print(played.scores.mean())
@@ -48,12 +50,12 @@ LOGGED_USAGE = """\
 from envs.tasks import load_agent
 from textrl.evaluation import judge_anyhow
 
-model, task = load_agent("NAME")
+model, task = load_agent(AGENT)
 print(judge_anyhow(task.with_data("FILE"), model).describe(task))
 ```
 """
 LIMITS = """\
-- It plays this task with the settings in `task.json` and understands no other tokens.
+- It plays with the settings in `task.json` and understands no other tokens.
 - This is one run with one seed. Intervals are over episodes, not over training runs.
 - Its scores are of the simulated task, with the decoding that the table names.
 """
@@ -77,7 +79,7 @@ COLUMNS = """\
 
 def model_card(
     config: TrainConfig,
-    task: Task | LoggedTask,
+    task: RunTask,
     steps: int,
     name: str,
     report: Report | None = None,
@@ -87,35 +89,40 @@ def model_card(
 
     steps: how many of config.max_steps it has been trained. name: where it can be loaded from.
     """
-    data = (
-        f"the dataset `{config.data}`"
-        if config.data
-        else f"{config.episodes:,} episodes that the task makes itself"
-    )
-    is_data_public = is_hub_name(config.data) and not Path(config.data).exists()
+    members = config.members if isinstance(config, CombinedConfig) else {config.task: config}
+    public = [member.data for member in members.values() if _is_public(member.data)]
     steps_of = f"{steps:,} of {config.max_steps:,}" if steps < config.max_steps else f"{steps:,}"
     algorithm = ALGORITHM_NAMES[config.algo]
     if config.bisim:
         algorithm += f" with a bisimulation loss (weight {config.bisim:g})"
     backbone = f"a {config.backbone} backbone of {config.layers} layers x {config.width}"
     is_lm = config.backbone not in NEW_BACKBONES
+    is_lm_public = is_lm and _is_public(config.backbone)
     if is_lm:
         backbone = f"the language model `{config.backbone}`"
+    if config.lora_rank:
+        backbone += (
+            " (not part of these files, which are the heads and a LoRA adapter of rank"
+            f" {config.lora_rank})"
+        )
     if isinstance(task, LoggedTask):
         results = _figures(report) if report else NOT_YET
         indexed = _eval_figures(config, report) if report else None
         title, usage, limits = "Load it", LOGGED_USAGE, LOGGED_LIMITS
     else:
         results = _results(task, report) if report else NOT_YET
-        indexed = _eval_results(config, report) if report else None
+        indexed = _eval_results(task, report) if report else None
         title, usage, limits = "Load and play it", USAGE, LIMITS
     pictures = "".join(f"![{Path(figure).stem}]({figure})\n\n" for figure in figures)
     metadata = ModelCardData(
         library_name="textrl",
         pipeline_tag="reinforcement-learning",
-        tags=["textrl", "offline-rl", config.task, config.algo],
-        datasets=[config.data] if is_data_public else None,
-        base_model=config.backbone if is_lm and is_hub_name(config.backbone) else None,
+        tags=[
+            *("textrl", "offline-rl", *members, config.algo),
+            *(["lora"] if config.lora_rank else []),
+        ],
+        datasets=public or None,
+        base_model=config.backbone if is_lm_public else None,
         model_name=name.rsplit("/", 1)[-1] if report else None,
         eval_results=indexed,
     )
@@ -127,7 +134,7 @@ def model_card(
 
 {task.summary()}
 
-This agent learned it offline, from logged episodes alone, by {algorithm}, with textrl:
+This agent learned offline, from logged episodes alone, by {algorithm}, with textrl:
 {backbone} reads the history as tokens,
 and heads on it choose the next action token.
 
@@ -139,15 +146,15 @@ and heads on it choose the next action token.
 
 With textrl installed, and from its folder:
 
-{usage.replace("NAME", name)}
+{usage.replace("AGENT", _agent(name, members)).replace("NAME", name)}
 `TextRLModel.from_pretrained("{name}")` (in `textrl.model`) gives the bare network, and
 `AutoTokenizer.from_pretrained("{name}")` its tokens.
 
 ## Training
 
-Trained on {data} for {steps_of} steps of {config.batch_size}
-episodes (preset `{config.preset}`, seed {config.seed}). `training.yaml` has every setting,
-`metrics.jsonl` the curves.
+Trained for {steps_of} steps (preset `{config.preset}`, seed {config.seed}), each of
+{_each_step(members, config)}.
+`training.yaml` has every setting, `metrics.jsonl` the curves.
 
 ## Limits
 
@@ -216,7 +223,42 @@ The episodes are as good as their players, and show only the situations that the
 """
 
 
-def _results(task: Task, report: Report) -> str:
+def _by_task(task: Task | CombinedTask, report: Report) -> list[tuple[str, Task, Report]]:
+    """Each task's name, the task, and its part of the report."""
+    if not isinstance(task, CombinedTask):
+        return [(task.name, task, report)]
+    return [(name, each, report["tasks"][name]) for name, each in task.tasks.items()]
+
+
+def _agent(name: str, members: Mapping[str, TrainConfig]) -> str:
+    """What load_agent is called with."""
+    return f'"{name}"' + (f', "{next(iter(members))}"' if len(members) > 1 else "")
+
+
+def _each_step(members: Mapping[str, TrainConfig], config: TrainConfig) -> str:
+    """Which episodes of which data a step learns from."""
+    sized = config.sized_members() if isinstance(config, CombinedConfig) else members
+    told = []
+    for name, member in sized.items():
+        data = (
+            f"the dataset `{member.data}`"
+            if member.data
+            else f"{member.episodes:,} episodes that the task makes itself"
+        )
+        whose = f" of {name}" if len(members) > 1 else ""
+        told.append(f"{member.batch_size} episodes{whose} from {data}")
+    return "\nand ".join(told)
+
+
+def _results(task: Task | CombinedTask, report: Report) -> str:
+    """How the agent does in each task."""
+    return "\n".join(
+        (f"### {name}\n\n" if isinstance(task, CombinedTask) else "") + _scores(each, of_task)
+        for name, each, of_task in _by_task(task, report)
+    )
+
+
+def _scores(task: Task, report: Report) -> str:
     """The agent's scores and the references', best first, and how the episodes went."""
     entries = [
         (
@@ -270,31 +312,37 @@ def _eval_figures(config: TrainConfig, report: Report) -> list[EvalResult]:
     ]
 
 
+def _is_public(name: str) -> bool:
+    """Whether the name is the Hub's, not a folder's or a file's."""
+    return is_hub_name(name) and not Path(name).exists()
+
+
 def _interval(interval: Sequence[float | None] | None, note: str) -> str:
     if interval is None or interval[0] is None:
         return "exact" if note == "reference" else ""
     return f"{interval[0]:.3f} to {interval[1]:.3f}"
 
 
-def _eval_results(config: TrainConfig, report: Report) -> list[EvalResult]:
+def _eval_results(task: Task | CombinedTask, report: Report) -> list[EvalResult]:
     """For the card's model-index, by which the Hub shows and compares results."""
     return [
         EvalResult(
             task_type="reinforcement-learning",
             task_name="reinforcement learning",
-            dataset_type=config.task,
-            dataset_name=config.task,
+            dataset_type=of,
+            dataset_name=of,
             metric_type="mean_reward",
             metric_name=f"mean episode return, {name}",
             metric_value=each["mean"],
             metric_args={
                 "interval_95": each["interval_95"],
                 "episodes": each["episodes"],
-                "beta": report["beta"],
-                "references": dict(report["references"]),
+                "beta": of_task["beta"],
+                "references": dict(of_task["references"]),
             },
         )
-        for name, each in report["decodings"].items()
+        for of, _, of_task in _by_task(task, report)
+        for name, each in of_task["decodings"].items()
     ]
 
 

@@ -17,17 +17,22 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 from textrl.card import model_card
-from textrl.config import CONFIG_FILE, TrainConfig, save_config
+from textrl.combined import RunTask
+from textrl.combined_config import save_run_config
+from textrl.config import CONFIG_FILE, TrainConfig
 from textrl.errors import UserError, first_line
 from textrl.hub import fetch
 from textrl.model import LOADING_INFO, TextRLModel
-from textrl.task import AnyTask, LoggedTask, Task
+from textrl.task import AnyTask, Task
 
 Optimizers = Sequence[torch.optim.Optimizer]
+Tensors = dict[str, Tensor]
 STATE_NAMES = "step-" + "[0-9]" * 8
 CARD_FILE, TASK_FILE, WEIGHTS_FILE = "README.md", "task.json", "model.safetensors"
+MEMORY_FILE = "optimizer.safetensors"
 TOKENIZER_FILES = (
     *("tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"),
     *("vocab.json", "vocab.txt", "merges.txt", "*.model"),
@@ -54,16 +59,14 @@ def scratch_folder(beside: Path) -> Iterator[Path]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def save_checkpoint(
-    folder: Path, model: TextRLModel, task: Task | LoggedTask, config: TrainConfig
-) -> None:
+def save_checkpoint(folder: Path, model: TextRLModel, task: RunTask, config: TrainConfig) -> None:
     """Write (or replace) the files by which others load this model, each at once, weights last."""
     with scratch_folder(folder / "checkpoint") as scratch:
         model.save_pretrained(scratch)
         task.language.tokenizer().save_pretrained(scratch)
         (scratch / TASK_FILE).write_text(json.dumps(describe_task(task)) + "\n")
         (scratch / CARD_FILE).write_text(model_card(config, task, model.config.steps, str(folder)))
-        save_config(config, scratch / CONFIG_FILE)
+        save_run_config(config, scratch / CONFIG_FILE)
         for path in sorted(scratch.iterdir(), key=lambda path: path.name == WEIGHTS_FILE):
             _flush(path)
             os.replace(path, folder / path.name)
@@ -147,15 +150,16 @@ class TrainingState:
     metrics_bytes: int  # length of the metrics file then; later lines belong to no checkpoint
 
 
-def save_state(
-    folder: Path, model: TextRLModel, optimizers: Optimizers, state: TrainingState
-) -> None:
-    """Write folder/step-N whole or not at all, then drop the older ones."""
+def save_state(folder: Path, weights: Tensors, memory: Tensors, state: TrainingState) -> None:
+    """Write folder/step-N whole or not at all, then drop the older ones.
+
+    weights: the model's saved_state, memory: of its optimizers, both as whole tensors.
+    """
     name = f"step-{state.step:08d}"
     folder.mkdir(parents=True, exist_ok=True)
     with scratch_folder(folder / name) as scratch:
-        save_file(_contiguous(model.saved_state()), scratch / WEIGHTS_FILE)
-        save_file(_memory_of(optimizers), scratch / "optimizer.safetensors")
+        for tensors, file in ((weights, WEIGHTS_FILE), (memory, MEMORY_FILE)):
+            save_file({key: t.contiguous() for key, t in tensors.items()}, scratch / file)
         (scratch / "state.json").write_text(json.dumps(vars(state)) + "\n")
         for path in scratch.iterdir():
             _flush(path)
@@ -166,45 +170,73 @@ def save_state(
             shutil.rmtree(older, ignore_errors=True)
 
 
-def load_state(folder: Path, model: TextRLModel, optimizers: Optimizers) -> TrainingState | None:
-    """Put the newest complete state into model and optimizers; None where there is none yet."""
+def load_state(folder: Path, model: TextRLModel) -> TrainingState | None:
+    """Put the newest complete state's weights into the model; None where there is no state yet."""
+    with _newest(folder) as newest:
+        if newest is None:
+            return None
+        model.load_saved_state(load_file(newest / WEIGHTS_FILE))
+        return TrainingState(**json.loads((newest / "state.json").read_text()))
+
+
+def load_memory(folder: Path, optimizers: Optimizers) -> None:
+    """Put what the optimizers remembered then back into them, if there is a state.
+
+    Their parameters may be spread over processes: each one reads the file and takes its part.
+    """
+    with _newest(folder) as newest:
+        if newest is not None:
+            _restore(optimizers, load_file(newest / MEMORY_FILE))
+
+
+@contextlib.contextmanager
+def _newest(folder: Path) -> Iterator[Path | None]:
+    """The newest complete state, if any; what is wrong with its files is told as a user's error."""
     saved = sorted(folder.glob(STATE_NAMES))
-    if not saved:
-        return None
     try:
-        model.load_saved_state(load_file(saved[-1] / WEIGHTS_FILE))
-        _restore(optimizers, load_file(saved[-1] / "optimizer.safetensors"))
-        return TrainingState(**json.loads((saved[-1] / "state.json").read_text()))
-    except (SafetensorError, RuntimeError, ValueError, TypeError, KeyError) as error:
+        yield saved[-1] if saved else None
+    except (SafetensorError, RuntimeError, ValueError, TypeError, LookupError) as error:
         raise UserError(
             f"the training state in {saved[-1]} cannot be used: {first_line(error)}"
         ) from error
 
 
-def _memory_of(optimizers: Optimizers) -> dict[str, Tensor]:
-    """What the optimizers remember, flat: "<optimizer>.<parameter>.<name>" -> tensor."""
-    return {
-        f"{which}.{number}.{name}": tensor.contiguous()
-        for which, optimizer in enumerate(optimizers)
-        for number, memory in optimizer.state_dict()["state"].items()
-        for name, tensor in memory.items()
-    }
+def memory_of(optimizers: Optimizers, keep: bool = True) -> Tensors:
+    """What the optimizers remember, as whole tensors: "<optimizer>.<parameter>.<name>" -> tensor.
 
-
-def _restore(optimizers: Optimizers, tensors: dict[str, Tensor]) -> None:
+    Where the model is spread over processes, each has to call this; keep is for those that save it.
+    """
+    found: Tensors = {}
     for which, optimizer in enumerate(optimizers):
-        state: dict[int, dict[str, Tensor]] = {}
+        for number, memory in optimizer.state_dict()["state"].items():
+            for name, tensor in memory.items():
+                whole = tensor.full_tensor().cpu() if isinstance(tensor, DTensor) else tensor
+                if keep:
+                    found[f"{which}.{number}.{name}"] = whole
+    return found
+
+
+def _restore(optimizers: Optimizers, tensors: Tensors) -> None:
+    for which, optimizer in enumerate(optimizers):
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        state: dict[int, Tensors] = {}
         for key, tensor in tensors.items():
             owner, number, name = key.split(".", 2)
             if int(owner) == which:
-                state.setdefault(int(number), {})[name] = tensor
+                part = _part_like(parameters[int(number)], tensor)
+                state.setdefault(int(number), {})[name] = part
         # The groups (learning rates and so on) follow from the config; only memory is restored.
         groups = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict({"state": state, "param_groups": groups})
 
 
-def _contiguous(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.contiguous() for name, tensor in tensors.items()}
+def _part_like(parameter: Tensor, tensor: Tensor) -> Tensor:
+    """This process's part of a tensor, if it is spread over processes as its parameter is."""
+    if not isinstance(parameter, DTensor) or tensor.ndim == 0:  # a count of steps is everyone's
+        return tensor
+    return distribute_tensor(
+        tensor.to(parameter.device), parameter.device_mesh, parameter.placements
+    )
 
 
 def _flush(path: Path) -> None:

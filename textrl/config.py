@@ -2,7 +2,7 @@
 
 import argparse
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import Field, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, NoReturn, TypeVar, get_args, get_origin, get_type_hints
@@ -14,6 +14,8 @@ from textrl.hub import is_hub_name
 
 T = TypeVar("T")
 
+COMBINED = "combined"
+"""The folder of presets for runs over several tasks."""
 CONFIG_FILE = "training.yaml"
 """The resolved config in a run's folder."""
 FREE_ON_RESUME = (
@@ -40,7 +42,11 @@ def option(default: T, help: str, **limits: Any) -> T:
 class TrainConfig:
     """Everything that decides a training run. In YAML learning_rate, as a flag --learning-rate."""
 
-    task: str = option("wordle", "which task to learn", section="what to run")
+    task: str = option(
+        "wordle",
+        "which task to learn, or several at once with commas between them",
+        section="what to run",
+    )
     algo: Literal["bc", "filtered-bc", "cql", "ilql"] = option("ilql", "how to learn it")
     preset: str = option("quick", "named settings of the task (shown here as defaults)")
     output: str = option("", "folder for the run; without it runs/<task>")
@@ -194,6 +200,11 @@ class TrainConfig:
     clip_norm: float = option(1.0, "largest norm of the gradient", above=0)
     batch_size: int = option(64, "episodes per step, over all processes", minimum=1)
     accumulation: int = option(1, "parts in which a step computes its batch", minimum=1)
+    mix: str = option(
+        "",
+        "several tasks: how much of every step each gets against its preset, such as "
+        "wordle=2,gridworld=0.5; without it 1 each",
+    )
     max_steps: int = option(10_000, "steps to train", minimum=1)
     threads: int = option(0, "CPU threads; 0 takes every core", minimum=0)
 
@@ -275,11 +286,7 @@ def parse_config(
     argv: the arguments after the program's name; None takes the process's own.
     """
     # The preset comes first, so that --help shows the values that this very command would use.
-    choice = Parser(add_help=False, allow_abbrev=False)
-    for name in ("task", "preset", "output"):
-        choice.add_argument(flag(name), default=FIELDS[name].default)
-    choice.add_argument("--resume", action="store_true")
-    chosen = choice.parse_known_args(argv)[0]
+    chosen = first_look(argv)
     begun = output_folder(chosen.output, chosen.task) / CONFIG_FILE
     is_resumed = chosen.resume and begun.is_file()
     base = load_config(begun) if is_resumed else read_preset(presets, chosen.task, chosen.preset)
@@ -292,14 +299,38 @@ def parse_config(
     given = vars(parser.parse_args(argv))
     config = TrainConfig(**{name: checked(name, flag(name), given[name]) for name in FIELDS})
     check_backbone(config.backbone)
-    for name in FIELDS if is_resumed else ():
-        ours, theirs = getattr(config, name), getattr(base, name)
+    if is_resumed:
+        refuse_changes(config, base, begun.parent)
+    return config
+
+
+def first_look(argv: Sequence[str] | None) -> argparse.Namespace:
+    """What a command line says of task, preset, output and resume, on which the rest depends."""
+    choice = Parser(add_help=False, allow_abbrev=False)
+    for name in ("task", "preset", "output"):
+        choice.add_argument(flag(name), default=FIELDS[name].default)
+    choice.add_argument("--resume", action="store_true")
+    return choice.parse_known_args(argv)[0]
+
+
+def refuse_changes(
+    config: TrainConfig,
+    begun: TrainConfig,
+    folder: Path,
+    names: Iterable[str] = (),
+    owner: str = "",
+) -> None:
+    """Refuse to go on with the run in a folder with other settings than it was begun with.
+
+    names: which settings (none = all); owner: whose they are, if a single task's of several.
+    """
+    for name in names or FIELDS:
+        ours, theirs = getattr(config, name), getattr(begun, name)
         if name not in FREE_ON_RESUME and ours != theirs:
             raise UserError(
-                f"cannot resume with {flag(name)} {ours}: the run in {begun.parent} has {theirs};"
+                f"cannot resume with {flag(name, owner)} {ours}: the run in {folder} has {theirs};"
                 " leave the flag out, or start anew with another --output"
             )
-    return config
 
 
 def check_backbone(name: str) -> None:
@@ -313,16 +344,14 @@ def check_backbone(name: str) -> None:
 
 def output_folder(output: str, task: str) -> Path:
     """Where a run writes."""
-    return Path(output or f"runs/{task}")
+    return Path(output or f"runs/{task.replace(',', '-')}")
 
 
 def read_preset(presets: Path, task: str, preset: str) -> TrainConfig:
     """The config of presets/<task>/<preset>.yaml; an unknown name's error lists the known ones."""
-    files = sorted(presets.glob("*/*.yaml"))
-    tasks = {file.parent.name for file in files}
-    if task not in tasks:
+    if task not in (tasks := known_tasks(presets)):
         raise unknown("task", task, tasks)
-    of_task = {file.stem: file for file in files if file.parent.name == task}
+    of_task = {file.stem: file for file in sorted((presets / task).glob("*.yaml"))}
     if preset not in of_task:
         raise unknown("preset", preset, of_task)
     values = read_values(of_task[preset])
@@ -330,6 +359,13 @@ def read_preset(presets: Path, task: str, preset: str) -> TrainConfig:
         if name in values:
             raise UserError(f"{of_task[preset]}: {name} belongs on the command line: remove it")
     return TrainConfig(**values, task=task, preset=preset)
+
+
+def known_tasks(presets: Path) -> set[str]:
+    """The tasks that have presets."""
+    # Every task has the preset that is the default; a folder without it holds other settings.
+    files = presets.glob(f"*/{FIELDS['preset'].default}.yaml")
+    return {file.parent.name for file in files} - {COMBINED}
 
 
 def load_config(path: Path) -> TrainConfig:
@@ -345,6 +381,15 @@ def save_config(config: TrainConfig, path: Path) -> None:
 
 def read_values(path: Path) -> dict[str, Any]:
     """The checked settings in a YAML file."""
+    content = read_yaml(path)
+    for key in content:
+        if key not in FIELDS:
+            raise UserError(f"{path}: {unknown('key', str(key), FIELDS)}")
+    return {name: checked(name, f"{path}: {name}", value) for name, value in content.items()}
+
+
+def read_yaml(path: Path) -> Mapping[Any, Any]:
+    """The keys and values of a YAML file."""
     try:
         content = yaml.safe_load(path.read_bytes())
     except yaml.YAMLError as error:
@@ -353,10 +398,7 @@ def read_values(path: Path) -> dict[str, Any]:
         return {}
     if not isinstance(content, Mapping):
         raise UserError(f"{path} must hold lines of 'key: value', not {content!r}")
-    for key in content:
-        if key not in FIELDS:
-            raise UserError(f"{path}: {unknown('key', str(key), FIELDS)}")
-    return {name: checked(name, f"{path}: {name}", value) for name, value in content.items()}
+    return content
 
 
 def checked(name: str, shown: str, value: object) -> Any:
@@ -433,19 +475,20 @@ def make_parser(description: str, example: str) -> Parser:
     )
 
 
-def flag(name: str) -> str:
-    """The command line's name of a field."""
-    return "--" + name.replace("_", "-")
+def flag(name: str, owner: str = "") -> str:
+    """The command line's name of a field; owner: the task that it is about, of several."""
+    return "--" + (f"{owner}." if owner else "") + name.replace("_", "-")
 
 
-def add_flag(section: Any, name: str, default: object) -> None:
+def add_flag(section: Any, name: str, default: object, owner: str = "") -> None:
     """Add a field's flag to a section of the parser. Values stay text here: checked reads them."""
     kind, help = KINDS[name], FIELDS[name].metadata["help"]
+    shown = flag(name, owner)
     if kind is bool:
         section.add_argument(
-            flag(name), default=default, help=help, action=argparse.BooleanOptionalAction
+            shown, default=default, help=help, action=argparse.BooleanOptionalAction
         )
     elif get_origin(kind) is Literal:
-        section.add_argument(flag(name), default=default, help=help, choices=get_args(kind))
+        section.add_argument(shown, default=default, help=help, choices=get_args(kind))
     else:
-        section.add_argument(flag(name), default=default, help=help, metavar=METAVARS[kind])
+        section.add_argument(shown, default=default, help=help, metavar=METAVARS[kind])

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from textrl.losses.ops import legal_only
-from textrl.model import TextRLModel, TextRLOutput, action_scores
+from textrl.model import TextRLModel
+from textrl.outputs import TextRLOutput, action_scores
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from torch import Tensor
 from transformers import GenerationConfig, GenerationMixin, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from textrl.model import TextRLModel, action_scores
+from textrl.model import TextRLModel
+from textrl.outputs import action_scores
 
 
 class GuidedDecoder(PreTrainedModel, GenerationMixin):

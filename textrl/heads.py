@@ -1,7 +1,5 @@
 """The layers between hidden states and numbers: the representation, and heads per action token."""
 
-import math
-
 import torch
 from torch import Tensor, nn
 
@@ -56,19 +54,20 @@ def low_rank_head(width: int, outputs: int, rank: int, inputs: int = 1) -> nn.Se
 class SharedHead(nn.Module):
     """Q of a token as the agreement of a query with that token's output embedding, plus a level.
 
-    Q(phi)[a] = query(phi) . embedding[a] / sqrt(width) + level(phi). The embeddings are the
-    language model's own and take no gradient here: no parameter is of the vocabulary's size.
+    Q(phi)[a] = query(phi) . embedding[a] / norm + level(phi). The embeddings are the language
+    model's own and take no gradient here: no parameter is of the vocabulary's size. norm: their
+    mean length, so that how fast Q learns does not depend on how large the model made them.
     """
 
-    def __init__(self, width: int, inputs: int = 1) -> None:
+    def __init__(self, width: int, norm: float, inputs: int = 1) -> None:
         super().__init__()
-        self.width = width
+        self.width, self.norm = width, norm
         self.query = quiet_head(width, width + 1, inputs)
 
     def forward(self, phi: Tensor, embeddings: Tensor) -> Tensor:
         """phi (..., inputs x width), embeddings (tokens, width) -> (..., tokens)."""
         query, level = self.query(phi).split([self.width, 1], dim=-1)
-        query = (query / math.sqrt(self.width)).to(embeddings.dtype)
+        query = (query / self.norm).to(embeddings.dtype)
         # In place, because a tensor of the vocabulary's size is large; the product needs it not.
         return torch.nn.functional.linear(query, embeddings.detach()).to(level.dtype).add_(level)
 
@@ -87,7 +86,7 @@ def token_head(config: TextRLConfig, inputs: int = 1) -> nn.Module:
     """A head of the kind that config.q_head names, on `inputs` representations side by side."""
     width, tokens = config.width, config.action_tokens
     if config.q_head == "shared":
-        return SharedHead(width, inputs)
+        return SharedHead(width, config.embedding_norm, inputs)
     if config.q_head == "low-rank":
         return low_rank_head(width, tokens, config.q_rank, inputs)
     return (quiet_head if config.lm else two_layer_head)(width, tokens, inputs)

@@ -135,7 +135,12 @@ class Language:
 
     def tokenizer(self) -> PreTrainedTokenizerFast:
         """The language as a transformers tokenizer: one word of the text, one token."""
-        vocabulary = {token: i for i, token in enumerate(self.tokens)}
-        words = Tokenizer(models.WordLevel(vocabulary, unk_token=PAD))
-        words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-        return PreTrainedTokenizerFast(tokenizer_object=words, pad_token=PAD, bos_token=BEGIN)
+        return word_tokenizer(self.tokens, bos_token=BEGIN)
+
+
+def word_tokenizer(tokens: Sequence[str], **special: str) -> PreTrainedTokenizerFast:
+    """A transformers tokenizer of exactly these tokens, in the order of their ids."""
+    vocabulary = {token: i for i, token in enumerate(tokens)}
+    words = Tokenizer(models.WordLevel(vocabulary, unk_token=PAD))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=words, pad_token=PAD, **special)

@@ -108,3 +108,8 @@ def output_weight(lm: PreTrainedModel) -> Tensor:
     head = lm.get_output_embeddings()
     assert isinstance(head, nn.Linear)
     return head.weight
+
+
+def embedding_norm(lm: PreTrainedModel) -> float:
+    """The mean length of the output embeddings."""
+    return float(output_weight(lm).detach().norm(dim=1, dtype=torch.float32).mean())

@@ -34,12 +34,12 @@ class MetricsLog:
         """Length of the file so far."""
         return self._file.tell() if self._file else 0
 
-    def add(self, step: int, terms: object, tokens: int = 0) -> None:
-        """Take in the terms of one micro-batch of a step."""
+    def add(self, step: int, terms: object, tokens: int = 0, prefix: str = "") -> None:
+        """Take in the terms of one micro-batch of a step; prefix: of their names."""
         for field in fields(terms):  # type: ignore[arg-type]
-            value = getattr(terms, field.name).detach().float()
-            total, steps, last = self._sums.get(field.name, (torch.zeros_like(value), 0, -1))
-            self._sums[field.name] = (total + value, steps + (step != last), step)
+            value, name = getattr(terms, field.name).detach().float(), prefix + field.name
+            total, steps, last = self._sums.get(name, (torch.zeros_like(value), 0, -1))
+            self._sums[name] = (total + value, steps + (step != last), step)
         self._tokens += tokens
 
     def write(self, step: int, seconds: float, **others: float) -> dict[str, float]:

@@ -4,7 +4,6 @@ import contextlib
 import copy
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,7 +12,6 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedModel
 from transformers import initialization as init
 from transformers.utils import SAFE_WEIGHTS_NAME
-from transformers.utils.generic import ModelOutput
 
 from textrl.backbones import BACKBONES, Shape, initialize_cells
 from textrl.errors import UserError
@@ -29,51 +27,13 @@ from textrl.heads import (
 from textrl.hub import fetch
 from textrl.language_model import base_lm
 from textrl.lora import adapter_pairs, add_adapters, is_adapter, merge_adapter, slow_adapter
-from textrl.losses.ops import legal_only
 from textrl.model_config import TextRLConfig
+from textrl.outputs import TextRLOutput, action_scores
 from textrl.pairs import Pairs, throw
-from textrl.world import WorldModel
+from textrl.world import world_of
 
 LOADING_INFO = ("missing_keys", "unexpected_keys", "mismatched_keys")
 """What of a checkpoint did not fit, as transformers tells it."""
-
-
-@dataclass
-class TextRLOutput(ModelOutput):
-    """What the heads say at each state: (batch, states, ...). A head that is not there is None."""
-
-    representation: Tensor | None = None  # phi of the history, (batch, states, width)
-    policy: Tensor | None = None  # logits of each action token, (batch, states, action tokens)
-    q: Tensor | None = None  # (Q heads, batch, states, action tokens)
-    target_q: Tensor | None = None  # their slow copies, without gradient
-    v: Tensor | None = None  # (batch, states)
-    past_key_values: Any = None
-
-    # Only where pairs of n histories are given. Only the predictions and inverse have a gradient.
-    target_representation: Tensor | None = None  # z, by the slow copy of the encoder, as phi
-    predicted_reward: Tensor | None = None  # of phi and the data's action, (n,)
-    predicted_dynamics: Tensor | None = None  # (n, classes or 2 width)
-    imagined_reward: Tensor | None = None  # of z and an action of the current policy, as above
-    imagined_dynamics: Tensor | None = None
-    inverse: Tensor | None = None  # logits of the action between a history and the next, (n, ...)
-
-
-def action_scores(output: TextRLOutput, legal: Tensor | None, beta: float) -> Tensor:
-    """Log-scores of each action token: log pi + beta (min target Q - V), of whatever is there.
-
-    Where the model has no Q, that is its policy alone, whatever beta is; where it has no policy
-    (CQL), beta Q: beta is the softmax's inverse temperature. legal: (..., action tokens), or None.
-    """
-    scores: Tensor | None = None
-    if output.target_q is not None:
-        scores = output.target_q.amin(dim=0)
-        scores = beta * (scores if output.v is None else scores - output.v[..., None])
-        scores = legal_only(scores, legal)
-    if output.policy is not None:
-        log_pi = legal_only(output.policy, legal).log_softmax(dim=-1)
-        scores = log_pi if scores is None else scores + log_pi
-    assert scores is not None, "a model without policy and Q cannot act"
-    return scores
 
 
 class TextRLModel(PreTrainedModel):
@@ -111,7 +71,7 @@ class TextRLModel(PreTrainedModel):
             self.q = nn.ModuleList(token_head(config) for _ in range(config.q_heads))
             self.target_q = copy.deepcopy(self.q)
         if "world" in config.heads:
-            self.world = WorldModel(width, width if is_lm else actions, config.observation_classes)
+            self.world = world_of(config)
             if not config.lora:  # then an adapter is enough
                 self.target_backbone = copy.deepcopy(self.backbone)
             self.target_representation = copy.deepcopy(self.representation)
@@ -137,6 +97,9 @@ class TextRLModel(PreTrainedModel):
         name, revision = pretrained_model_name_or_path, options.get("revision", "main")
         config: Any = options.get("config") or TextRLConfig.from_pretrained(name, revision=revision)
         if config.lora:
+            for option in ("dtype", "device_map", "quantization_config"):
+                if options.get(option) is not None:
+                    raise UserError(f"{option} is not for an adapter: merge it first")
             folder = fetch(str(name), "model", [SAFE_WEIGHTS_NAME], revision)
             model = cls(config, base_lm(config, base))
             model.load_saved_state(load_file(folder / SAFE_WEIGHTS_NAME))
@@ -155,6 +118,11 @@ class TextRLModel(PreTrainedModel):
         if not self.config.is_tied:
             self.output: Any = lm.get_output_embeddings()
             self.output.requires_grad_("policy" in self.config.heads and not self.config.lora)
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The backbone's, as accelerate asks for them to shard the model."""
+        embeddings: nn.Module = self.backbone.get_input_embeddings()  # type: ignore[operator]
+        return embeddings
 
     def _init_weights(self, module: nn.Module) -> None:
         # GPT-2 and other language models initialize themselves; the rest starts as PyTorch's own
@@ -181,6 +149,7 @@ class TextRLModel(PreTrainedModel):
         frames: Frames | Patches | None = None,
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
+        game: int | None = None,
     ) -> TextRLOutput:
         """Read tokens (batch, time) and evaluate the heads at state_positions (batch, states) only.
 
@@ -188,31 +157,38 @@ class TextRLModel(PreTrainedModel):
         pairs: histories at which the world model is asked as well; needs the positions.
         frames: what the frame tokens show, as pixels or as self.frames has encoded them.
         attention_mask, position_ids: for padding on the left, which only a language model takes.
+        game: of a model of several, which one: tokens, actions and pairs are in its own numbers.
         """
+        actions = slice(None)
+        if game is not None:
+            actions = self.config.game(game).action_numbers
+            tokens = self.config.game(game).ids(tokens.device)[tokens]
         padding = {"attention_mask": attention_mask, "position_ids": position_ids}
         phi, cache = self._encode(tokens, frames, state_positions, past_key_values, padding)
         output = TextRLOutput(representation=phi, past_key_values=cache)
         if "policy" in self.config.heads:
-            output.policy = self._logits(phi) if self.config.lm else self.policy(phi)
+            policy = self._logits(phi) if self.config.lm else self.policy(phi)
+            output.policy = policy[..., actions]
         # The same numbers; only the gradient on its way back is scaled.
         phi = phi.detach() + self.config.value_gradient * (phi - phi.detach())
         if "v" in self.config.heads:
             output.v = self.v(phi).squeeze(-1)
         if "q" in self.config.heads:
             if past_key_values is None:  # to act, the targets are enough
-                output.q = torch.stack([self._of_tokens(head, phi) for head in self.q])
+                fast = [self._of_tokens(head, phi)[..., actions] for head in self.q]
+                output.q = torch.stack(fast)
             with torch.no_grad():
-                slow = [self._of_tokens(head, phi) for head in self.target_q]
+                slow = [self._of_tokens(head, phi)[..., actions] for head in self.target_q]
                 output.target_q = torch.stack(slow)
         if pairs is not None:
-            self._ask_world(output, tokens, frames, state_positions, pairs)
+            self._ask_world(output, tokens, frames, state_positions, pairs, game)
         return output
 
     @property
     def output_embeddings(self) -> Tensor:
         """A language model's, (tokens, width)."""
-        tied = self.backbone.get_input_embeddings().weight  # type: ignore[operator]
-        weight: Tensor = self.output.weight if hasattr(self, "output") else tied
+        module: Any = self.output if hasattr(self, "output") else self.get_input_embeddings()
+        weight: Tensor = module.weight
         return weight
 
     def _logits(self, phi: Tensor) -> Tensor:
@@ -276,30 +252,35 @@ class TextRLModel(PreTrainedModel):
         frames: Frames | Patches | None,
         state_positions: Tensor | None,
         pairs: Pairs,
+        game: int | None,
     ) -> None:
         """Add what the slow encoder and the world model say of the pairs' histories."""
         at = (pairs.episode, pairs.state)
         embeddings = self.output_embeddings.detach() if self.config.lm else None
+        world = self.world if game is None else self.world[game]
+        beta = self.config.beta if game is None else self.config.game(game).beta
         with torch.no_grad():
             target_phi, _ = self._encode(tokens, frames, state_positions, slow=True)
-            chosen = pairs.actions if pairs.from_data else self._choose(output, pairs)
+            chosen = pairs.actions if pairs.from_data else self._choose(output, pairs, beta)
             z = target_phi[at]
-            imagined = self.world(z, chosen, embeddings)
+            imagined = world(z, chosen, embeddings)
             output.imagined_reward, output.imagined_dynamics = imagined
         output.target_representation = target_phi
         assert output.representation is not None
         # The models learn from phi as it is; how much of that phi feels is the config's choice.
         phi = output.representation[at]
         phi = phi.detach() + self.config.world_gradient * (phi - phi.detach())
-        predicted = self.world(phi, pairs.actions, embeddings)
+        predicted = world(phi, pairs.actions, embeddings)
         output.predicted_reward, output.predicted_dynamics = predicted
         if "inverse" in self.config.heads:
             phi = output.representation
             following = (pairs.state + 1).clamp_max(phi.shape[1] - 1)
             both = torch.cat([phi[at], phi[pairs.episode, following]], dim=-1)
             output.inverse = self._of_tokens(self.inverse, both)
+            if game is not None:
+                output.inverse = output.inverse[..., self.config.game(game).action_numbers]
 
-    def _choose(self, output: TextRLOutput, pairs: Pairs) -> Tensor:
+    def _choose(self, output: TextRLOutput, pairs: Pairs, beta: float) -> Tensor:
         """A token of the current policy at each of the pairs' histories, (n,)."""
         at = (pairs.episode, pairs.state)
         here = TextRLOutput(
@@ -307,7 +288,7 @@ class TextRLModel(PreTrainedModel):
             target_q=None if output.target_q is None else output.target_q[:, *at],
             v=None if output.v is None else output.v[at],
         )
-        scores = action_scores(here, pairs.legal, self.config.beta)
+        scores = action_scores(here, pairs.legal, beta)
         return throw(pairs.dice, scores.softmax(dim=-1))
 
     def generate(
@@ -365,12 +346,15 @@ class TextRLModel(PreTrainedModel):
             torch._foreach_lerp_(slow, followed, rate)
 
     def merge_adapter(self) -> None:
-        """Make the adapter part of the backbone's own weights, for good.
+        """Make the adapter part of the backbone's own weights, for good, in single precision.
 
         What only training needs, the world model and its slow copies, is gone then.
         """
-        if not self.config.lora:
+        if not self.config.lora or self.config.lm is None:
             raise UserError("the checkpoint has no adapter: there is nothing to merge")
+        # Half precision would round the adapter away where it is small.
+        nn.Module.to(self, torch.float32)
+        self.config.lm["dtype"] = "float32"
         merge_adapter(self.backbone)
         for name in ("world", "target_representation", "inverse"):
             if hasattr(self, name):

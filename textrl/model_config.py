@@ -4,6 +4,8 @@ from typing import Any
 
 from transformers import AutoConfig, PreTrainedConfig
 
+from textrl.games import Game
+
 
 class TextRLConfig(PreTrainedConfig):
     """The shape of the backbone and of the heads on it, and how to act with them."""
@@ -37,11 +39,13 @@ class TextRLConfig(PreTrainedConfig):
         q_heads: int = 2,
         q_head: str = "mlp",
         q_rank: int = 64,
+        embedding_norm: float = 1.0,
         value_gradient: float = 1.0,
         world_gradient: float = 0.0,
         beta: float = 1.0,
         candidates: int = 1,
         plausible: float = 0.0,
+        games: list[dict[str, Any]] | None = None,
         **others: Any,
     ) -> None:
         """steps: how long it has been trained.
@@ -56,7 +60,7 @@ class TextRLConfig(PreTrainedConfig):
         world: the model of the environment and the slow copy of the encoder that the bisimulation
         loss needs; inverse: guesses the action between two histories.
         q_heads: how many; q_head: mlp, low-rank (through q_rank numbers) or shared (a language
-        model's output embeddings).
+        model's output embeddings, of which embedding_norm is the mean length).
         observation_classes: what the world model tells apart; 0 = it predicts representations.
         window: how many actions back it looks; 0 = to the episode's beginning.
         frame_shape, patches: of the frames in its histories, and how many tokens each one becomes.
@@ -65,6 +69,7 @@ class TextRLConfig(PreTrainedConfig):
         value_gradient: the share of the Q and V heads' gradient that reaches the representation;
         world_gradient: the share of the world model's.
         beta, candidates, plausible: how it acts unless told otherwise, see textrl.decoding.
+        games: of a model of several, each one's tokens and its own of what else they differ in.
         """
         self.vocabulary = vocabulary
         self.first_action = first_action
@@ -91,11 +96,13 @@ class TextRLConfig(PreTrainedConfig):
         self.q_heads = q_heads
         self.q_head = q_head
         self.q_rank = q_rank
+        self.embedding_norm = embedding_norm
         self.value_gradient = value_gradient
         self.world_gradient = world_gradient
         self.beta = beta
         self.candidates = candidates
         self.plausible = plausible
+        self.games = games
         super().__init__(**others)
 
     @property
@@ -103,6 +110,11 @@ class TextRLConfig(PreTrainedConfig):
         """Whether the language model's output embeddings are its input embeddings."""
         assert self.lm is not None
         return bool(self.lm["tie_word_embeddings"])
+
+    def game(self, number: int) -> Game:
+        """One of the games of a model of several."""
+        assert self.games is not None
+        return Game(**self.games[number])
 
     def lm_config(self) -> PreTrainedConfig:
         """The language model's own config, where there is one."""

@@ -13,7 +13,8 @@ from torch import Tensor
 from textrl.batches import Batch, collate
 from textrl.dataset import Rows
 from textrl.losses.ops import lambda_returns, legal_only, of_actions
-from textrl.model import TextRLModel, TextRLOutput, action_scores
+from textrl.model import TextRLModel
+from textrl.outputs import TextRLOutput, action_scores
 from textrl.task import LoggedTask
 
 ROOM = 2**25

@@ -64,6 +64,8 @@ def draw_pairs(batch: Batch, seed: tuple[int, ...], from_data: bool = False) -> 
 
 def throw(dice: Tensor, probabilities: Tensor) -> Tensor:
     """One choice for each row of (n, choices), by the row's number in [0, 1): (n,)."""
-    cumulated = probabilities.cumsum(dim=-1)
+    # In single precision and below 1, which is where half precision rounds the highest numbers to.
+    cumulated = probabilities.float().cumsum(dim=-1)
+    dice = dice.float().clamp_max(1 - 2**-24)
     # A choice of probability 0 adds nothing to the sum, so it is stepped over.
     return (cumulated <= dice[:, None] * cumulated[:, -1:]).sum(dim=-1)

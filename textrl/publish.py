@@ -17,7 +17,9 @@ from textrl.checkpoint import (
     scratch_folder,
     weights_digest,
 )
-from textrl.config import CONFIG_FILE, load_config
+from textrl.combined import CombinedJudgement, CombinedTask, RunTask, judge_games
+from textrl.combined_config import load_run_config
+from textrl.config import CONFIG_FILE
 from textrl.dataset import returns_by_behaviour
 from textrl.errors import UserError
 from textrl.evaluation import Judgement, judge_anyhow
@@ -25,7 +27,7 @@ from textrl.hub import open_repo, push
 from textrl.model import TextRLModel
 from textrl.offline import OfflineJudgement
 from textrl.report import write_json
-from textrl.task import LoggedTask, Task
+from textrl.task import Task
 
 EVALUATION_FILE = "evaluation.json"
 COLLECTION_FILE = "collection.json"
@@ -51,9 +53,9 @@ def open_dataset_repo(repo: str, private: bool) -> None:
     open_repo(repo, "dataset", private, marks=(TASK_FILE,))
 
 
-def push_checkpoint(folder: Path, repo: str, task: Task | LoggedTask, steps: int) -> str:
+def push_checkpoint(folder: Path, repo: str, task: RunTask, steps: int) -> str:
     """Write the card anew and push what others need of the folder; give the repo's address."""
-    config = load_config(folder / CONFIG_FILE)
+    config = load_run_config(folder / CONFIG_FILE)
     figures = [p.relative_to(folder).as_posix() for f in FIGURES for p in sorted(folder.glob(f))]
     report = saved_report(folder)
     (folder / CARD_FILE).write_text(model_card(config, task, steps, repo, report, figures))
@@ -62,13 +64,17 @@ def push_checkpoint(folder: Path, repo: str, task: Task | LoggedTask, steps: int
 
 
 def evaluate_checkpoint(
-    folder: Path, task: Task | LoggedTask, model: TextRLModel
-) -> Judgement | OfflineJudgement:
+    folder: Path, task: RunTask, model: TextRLModel
+) -> Judgement | OfflineJudgement | CombinedJudgement:
     """Judge by as many episodes as a complete evaluation takes; the report stays in the folder.
 
     A report of these very weights that is there already stays as it is.
     """
-    judgement = judge_anyhow(task, model)
+    judgement: Judgement | OfflineJudgement | CombinedJudgement
+    if isinstance(task, CombinedTask):
+        judgement = judge_games(task, model)
+    else:
+        judgement = judge_anyhow(task, model)
     if saved_report(folder) is None:
         report = {"task": task.name, **judgement.to_json(), "weights": weights_digest(folder)}
         write_json(folder / EVALUATION_FILE, report)

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, DistributedType
+from accelerate.utils import convert_to_fp32
 from torch import Tensor, nn
 from tqdm import tqdm
 
 from textrl.algorithms import Loss, make_bisimulation
 from textrl.batches import Batch, Batches
-from textrl.checkpoint import TrainingState, load_state, save_state
+from textrl.checkpoint import TrainingState, load_memory, load_state, memory_of, save_state
 from textrl.config import TrainConfig
 from textrl.losses.bisimulation import (
     COLLAPSED,
@@ -55,8 +56,10 @@ def train(
     the last, when the folder is as others may see it.
     """
     optimizers = make_optimizers(model, config)
-    state = load_state(output / "state", model, optimizers) or TrainingState(0, -math.inf, 0.0, 0)
+    state = load_state(output / "state", model) or TrainingState(0, -math.inf, 0.0, 0)
     wrapped, *steppers = accelerator.prepare(model, *optimizers)
+    # Afterwards: where the model is spread over processes, so is what the optimizers remember.
+    load_memory(output / "state", optimizers)
     log = MetricsLog(output / METRICS_FILE, accelerator, resumed=state)
     bisimulation = make_bisimulation(config)
     # The world model learns beside the agent: its gradient must not eat into the agent's share.
@@ -95,14 +98,15 @@ def train(
                 is_last = number == len(parts)
                 with contextlib.nullcontext() if is_last else accelerator.no_sync(wrapped):
                     total, terms, compared = loss_of(
-                        wrapped, loss, bisimulation, batch, pairs, model.config.observation_classes
+                        wrapped, loss, bisimulation, batch, pairs, classes_of(model, batch)
                     )
                     # Every part is divided by the whole step's count already. Processes average
                     # their gradients, and the sum is what is wanted.
-                    accelerator.backward(total * accelerator.num_processes)
-                log.add(step, terms, batch.tokens.numel())
+                    accelerator.backward(total * batch.share * accelerator.num_processes)
+                of_game = "" if batch.game is None else f"{model.config.game(batch.game).name}/"
+                log.add(step, terms, batch.tokens.numel(), of_game)
                 if compared is not None:
-                    log.add(step, compared)
+                    log.add(step, compared, prefix=of_game)
             norm = accelerator.clip_grad_norm_(agent, config.clip_norm)
             if has_pairs:
                 accelerator.clip_grad_norm_(world.values(), config.clip_norm)
@@ -124,35 +128,54 @@ def train(
                     waiting_for_data=waited / (time.perf_counter() - logged),
                 )
                 waited, logged = 0.0, time.perf_counter()
-                progress.set_postfix(
-                    {name: f"{shown[name]:.4g}" for name in SHOWN if name in shown}, refresh=False
-                )
+                room = [name for name in SHOWN if name in shown]
+                room += [name for name in shown if name.endswith("/total")]  # of each game
+                progress.set_postfix({name: f"{shown[name]:.4g}" for name in room}, refresh=False)
                 if has_collapsed(shown) and not has_warned:
                     has_warned = True
                     progress.write(
-                        f"warning: the representations have collapsed (spread"
-                        f" {shown['embedding_spread']:.2g}, norm {shown['embedding_norm']:.2g}):"
-                        " lower --bisim, or try --bisim-inverse 1"
+                        "warning: the representations have collapsed (embedding_spread in"
+                        f" {METRICS_FILE}): lower --bisim, or try --bisim-inverse 1"
                     )
-            if at_end or done % config.evaluate_every == 0:
-                if accelerator.is_main_process:
-                    scores = evaluate(model)
+            evaluates = at_end or done % config.evaluate_every == 0
+            saves = at_end or done % config.save_every == 0
+            whole = whole_model(accelerator, wrapped) if evaluates or saves else None
+            if evaluates:
+                if whole is not None:
+                    scores = evaluate(whole)
                     log.note(done, seconds, scores)
                     progress.write(describe(done, scores))
                     if next(iter(scores.values())) > best_score:
                         best_score = next(iter(scores.values()))
-                        export(model, output / "best")
+                        export(whole, output / "best")
                 accelerator.wait_for_everyone()
-            if at_end or done % config.save_every == 0:
+            if saves:
                 state = TrainingState(done, best_score, seconds, log.bytes)
-                if accelerator.is_main_process:
+                memory = memory_of(optimizers, keep=whole is not None)
+                if whole is not None:
                     # In this order: where the last step's state is, its model is as well.
-                    export(model, output)
-                    save_state(output / "state", model, optimizers, state)
+                    export(whole, output)
+                    save_state(output / "state", whole.saved_state(), memory, state)
                     if publish is not None and not at_end:
                         publish()
                 accelerator.wait_for_everyone()
     return state
+
+
+def whole_model(accelerator: Accelerator, wrapped: nn.Module) -> TextRLModel | None:
+    """The model to play and to save, on the main process; None on others.
+
+    Every process has to call this: where the model is spread over them, each sends its part.
+    """
+    model: TextRLModel = accelerator.unwrap_model(wrapped)
+    if accelerator.distributed_type == DistributedType.FSDP:
+        weights = accelerator.get_state_dict(wrapped)
+        if accelerator.is_main_process:
+            model = TextRLModel(model.config)
+            # Assigned, each keeps its precision: that of a frozen language model may be half.
+            model.load_state_dict(weights, assign=True)
+            model.to(accelerator.device)
+    return model if accelerator.is_main_process else None
 
 
 def loss_of(
@@ -167,7 +190,11 @@ def loss_of(
 
     classes: of observations; 0 = they have none.
     """
-    outputs = model(batch.tokens, batch.state_positions, pairs=pairs, frames=batch.frames)
+    outputs = model(
+        batch.tokens, batch.state_positions, pairs=pairs, frames=batch.frames, game=batch.game
+    )
+    # Whatever precision the model computes in, sums over thousands of tokens need single precision.
+    outputs = convert_to_fp32(outputs)
     terms = loss(outputs, batch)
     if pairs is None:
         return terms.total, terms, None
@@ -207,10 +234,18 @@ def schedule(step: int, config: TrainConfig) -> float:
 
 
 def has_collapsed(means: dict[str, float]) -> bool:
-    """Whether the representations have become (nearly) one point, if this line of metrics tells."""
-    if "embedding_spread" not in means:
-        return False
-    return means["embedding_spread"] <= COLLAPSED * means["embedding_norm"]
+    """Whether representations (of a game) have become nearly one point, if these metrics tell."""
+    spreads = [name for name in means if name.endswith("embedding_spread")]
+    return any(
+        means[name] <= COLLAPSED * means[name.replace("_spread", "_norm")] for name in spreads
+    )
+
+
+def classes_of(model: TextRLModel, batch: Batch) -> int:
+    """How many classes of observations a batch's game has."""
+    if batch.game is None:
+        return model.config.observation_classes
+    return model.config.game(batch.game).observation_classes
 
 
 def describe(step: int, scores: dict[str, float]) -> str:

@@ -1,7 +1,11 @@
 """The learned model of the environment that the bisimulation loss asks: reward and what follows."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+
+from textrl.model_config import TextRLConfig
 
 
 class WorldModel(nn.Module):
@@ -39,3 +43,12 @@ class WorldModel(nn.Module):
             mean, log_deviation = dynamics.chunk(2, dim=-1)
             dynamics = torch.cat([mean, 2 * torch.tanh(log_deviation)], dim=-1)
         return reward, dynamics
+
+
+def world_of(config: TextRLConfig) -> Any:
+    """The model of the environment; of several games, one for each."""
+    if config.games is None:
+        actions = config.width if config.lm else config.action_tokens
+        return WorldModel(config.width, actions, config.observation_classes)
+    games = [config.game(number) for number in range(len(config.games))]
+    return nn.ModuleList(WorldModel(config.width, g.actions, g.observation_classes) for g in games)

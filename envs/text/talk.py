@@ -89,9 +89,10 @@ class Speaker:
         for row, prompt in enumerate(prompts):
             tokens[row, width - len(prompt) :] = torch.tensor(prompt)
             mask[row, width - len(prompt) :] = 1
-        chosen: dict[str, Any] = {"do_sample": how.sample}
+        # As the agent's scores have it, without what the language model's own settings add.
+        chosen: dict[str, Any] = {"do_sample": how.sample, "repetition_penalty": 1.0}
         if how.sample:
-            chosen["temperature"] = how.temperature
+            chosen |= {"temperature": how.temperature, "top_k": 0, "top_p": 1.0}
         said = self.model.generate(
             tokens.to(self.model.device),
             beta=how.beta,

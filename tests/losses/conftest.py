@@ -1,15 +1,16 @@
 """Random outputs and batches for the losses, in float64, and ways to cut and stretch them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from tests.slow_batches import TENSORS
 from textrl.batches import Batch
-from textrl.model import TextRLOutput
+from textrl.outputs import TextRLOutput
 
 GARBAGE = 1e3
 
@@ -31,7 +32,7 @@ class Case:
                 target_q=outputs.target_q[:, episodes],
                 v=outputs.v[episodes],
             ),
-            replace(batch, **{name: getattr(batch, name)[episodes] for name in _TENSORS}),
+            replace(batch, **{name: getattr(batch, name)[episodes] for name in TENSORS}),
         )
 
     def padded(self, by: int) -> "Case":
@@ -75,8 +76,6 @@ _PER_ACTION = (
     *("actions", "rewards", "observations", "ends_action", "is_action", "has_next"),
     *("is_followed", "return_after"),
 )
-_OTHERS = ("_count", "frames", "weight")
-_TENSORS = [field.name for field in fields(Batch) if not field.name.endswith(_OTHERS)]
 
 
 @pytest.fixture

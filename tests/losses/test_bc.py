@@ -9,7 +9,7 @@ import torch
 
 from textrl.batches import Batch
 from textrl.losses.bc import bc_loss, imitation_loss
-from textrl.model import TextRLOutput
+from textrl.outputs import TextRLOutput
 
 
 def total(outputs: TextRLOutput, batch: Batch) -> torch.Tensor:

@@ -20,7 +20,7 @@ from textrl.losses.bisimulation import (
     dynamics_distance,
     dynamics_fit,
 )
-from textrl.model import TextRLOutput
+from textrl.outputs import TextRLOutput
 from textrl.pairs import Pairs, draw_pairs
 from textrl.trainer import has_collapsed
 

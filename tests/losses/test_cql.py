@@ -10,7 +10,7 @@ import torch
 
 from textrl.batches import Batch
 from textrl.losses.cql import CQLWeights, cql_loss, double_q_values
-from textrl.model import TextRLOutput
+from textrl.outputs import TextRLOutput
 
 WEIGHTS = CQLWeights(discount=0.9, conservatism=0.3, return_lambda=0.4, value_weight=0.6)
 

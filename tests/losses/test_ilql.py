@@ -10,7 +10,7 @@ import torch
 from textrl.batches import Batch
 from textrl.losses.ilql import ILQLWeights, expectile_value_loss, ilql_loss
 from textrl.losses.ops import conservative_loss, of_actions
-from textrl.model import TextRLOutput
+from textrl.outputs import TextRLOutput
 
 WEIGHTS = ILQLWeights(
     discount=0.9,

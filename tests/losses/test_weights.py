@@ -12,7 +12,7 @@ from textrl.losses.bc import bc_loss
 from textrl.losses.bisimulation import BisimulationWeights, bisimulation_loss
 from textrl.losses.cql import CQLWeights, cql_loss
 from textrl.losses.ilql import ILQLWeights, ilql_loss
-from textrl.model import TextRLOutput
+from textrl.outputs import TextRLOutput
 from textrl.pairs import draw_pairs
 
 LOSSES: dict[str, Callable[[TextRLOutput, Batch], Any]] = {

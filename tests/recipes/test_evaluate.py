@@ -16,11 +16,11 @@ def run(name: str, *arguments: object) -> str:
 
 def test_the_report_has_what_programs_and_people_read(small_run: Path, tmp_path: Path) -> None:
     out = tmp_path / "report.json"
-    printed = run(
-        "evaluate", small_run, "--episodes", 20, "--beta", 8, "--json", out, "--against", small_run
-    )
+    beta = json.loads((small_run / "config.json").read_text())["beta"]
+    how = ("--episodes", 20, "--beta", beta, "--json", out, "--against", small_run)
+    printed = run("evaluate", small_run, *how)
     report = json.loads(out.read_text())
-    assert report["task"] == "wordle" and report["episodes"] == 20 and report["beta"] == 8
+    assert report["task"] == "wordle" and report["episodes"] == 20 and report["beta"] == beta
     assert set(report["references"]) == {"random", "clue_consistent", "greedy", "optimal"}
     assert set(report["decodings"]) == {"greedy", "sampled"}
     assert report["mean"] == report["decodings"]["greedy"]["mean"]

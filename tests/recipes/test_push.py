@@ -67,7 +67,7 @@ def folder(small_run: Path, tmp_path: Path) -> Path:
 def test_there_and_back(hub: HubServer, run: Run, folder: Path) -> None:
     (folder / "curve.png").write_bytes(b"a picture")
     printed = run(push, folder, "mine/wordle")
-    assert "evaluating first (236 episodes)" in printed
+    assert "evaluating first" in printed
     assert f"published as {hub.url}/mine/wordle" in printed
     files = hub.model("mine/wordle").files
     assert files.keys() == PUSHED | {"curve.png"}

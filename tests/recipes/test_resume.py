@@ -1,7 +1,6 @@
 """A killed run goes on as if nothing had happened, and processes share the work exactly."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -104,15 +103,11 @@ def test_two_processes_and_accumulation_follow_one(small_data: Path, tmp_path: P
     subprocess.run(alone, check=True, cwd=ROOT, capture_output=True)
     in_parts = [sys.executable, RECIPE, *arguments(small_data, parts, 20), "--accumulation", "4"]
     subprocess.run(in_parts, check=True, cwd=ROOT, capture_output=True)
-    # `accelerate launch --cpu --num_processes 2` starts only one process; this form starts two.
-    launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu"]
-    launch += ["--num_processes", "2", "--mixed_precision", "no", RECIPE]
+    file = ROOT / "recipes" / "configs" / "accelerate" / "two-cpus.yaml"
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(file)]
+    launch += ["--main_process_port", "0", RECIPE]  # any free port
     subprocess.run(
-        [*launch, *arguments(small_data, two, 20)],
-        check=True,
-        cwd=ROOT,
-        capture_output=True,
-        env={**os.environ, "ACCELERATE_USE_CPU": "true"},
+        [*launch, *arguments(small_data, two, 20)], check=True, cwd=ROOT, capture_output=True
     )
     assert len(losses(one)) == 20
     assert losses(two) == pytest.approx(losses(one), abs=1e-4)

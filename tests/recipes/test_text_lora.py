@@ -3,7 +3,7 @@
 import io
 import json
 import os
-import signal
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -191,23 +191,15 @@ def test_a_chat(
     assert heard.endswith("Until next time.\n")  # the input was at its end
 
 
-def test_ctrl_c_ends_a_chat(place: Path) -> None:
-    command = [sys.executable, "-u", str(ROOT / "recipes" / "play.py"), "whole"]
-    chat = subprocess.Popen(
-        command,
-        cwd=place,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
-    assert chat.stdout is not None
-    assert "Talk with the agent" in chat.stdout.readline()
-    chat.send_signal(signal.SIGINT)
-    out, errors = chat.communicate(timeout=60)
-    assert chat.returncode == 0 and "Until next time." in out and "Traceback" not in errors
+def test_ctrl_c_ends_a_chat(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(shown: str) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("builtins.input", interrupt)
+    run(play, "whole")
+    assert capsys.readouterr().out.endswith("Until next time.\n")
 
 
 @pytest.mark.parametrize(
@@ -235,3 +227,14 @@ def test_mistakes(
         run_recipe(lambda: run(play, *given))
     *_, error = capsys.readouterr().err.strip().splitlines()
     assert stopped.value.code == 2 and error.startswith("error: ") and message in error
+
+
+def test_the_lines_of_the_docs_run(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (ROOT / "docs" / "lora.md").read_text()
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    for name, here in (("USER/NAME", "whole"), ("runs/text", "whole"), ("models/llama", "lm")):
+        code = code.replace(name, str(place / here))
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert names["said"].shape[0] == 1 and names["agent"].config.lora
+    assert capsys.readouterr().out

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from textrl.batches import Batch
 from textrl.losses.ops import legal_only, masked_mean, of_actions
-from textrl.model import TextRLOutput
+from textrl.outputs import TextRLOutput
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from textrl.batches import Batch
 from textrl.losses.ops import masked_mean
-from textrl.model import TextRLOutput
+from textrl.outputs import TextRLOutput
 from textrl.pairs import Pairs
 
 COLLAPSED = 0.01

@@ -15,7 +15,7 @@ from textrl.losses.ops import (
     next_states,
     of_actions,
 )
-from textrl.model import TextRLOutput
+from textrl.outputs import TextRLOutput
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ def load_opponent(name: str, beta: float | None = None, sample: bool = False) ->
     if not Path(name).exists() and (len(parts) != 2 or parts[0] in ("runs", ".", "..", "/")):
         raise UserError(f"there is no checkpoint {name!r}: {REMEDY}")
     try:
-        model, task = load_agent(name)
+        model, task = load_agent(name, "wordle")
     except UserError as error:
         if Path(name).exists():
             raise

@@ -24,8 +24,8 @@ from textrl.card import model_card
 from textrl.config import TrainConfig
 from textrl.errors import UserError
 from textrl.hub import open_repo, push
-from textrl.model import TextRLOutput
 from textrl.offline import judge_offline
+from textrl.outputs import TextRLOutput
 from textrl.publish import saved_report
 
 MakeTalks = Callable[..., list[dict[str, Any]]]
