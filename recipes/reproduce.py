@@ -178,8 +178,13 @@ def compare(experiment: Experiment, scale: str, runs: Sequence[Run]) -> dict[str
     def cell(column: str, method: str) -> dict[str, Any]:
         setting, keys = experiment.columns[column]
         played = look_up(reports[setting, method, seeds[0]], keys)
-        # How the episodes went besides their scores, as far as it can be averaged.
-        kinds = [name for name, x in played.items() if type(x) is float and name not in SCORES]
+        # How the episodes went besides their scores, as far as it can be averaged: how long it took
+        # those that succeeded, for instance, is unknown of a seed where none did.
+        kinds = [
+            name
+            for name in played
+            if name not in SCORES and all(type(x) is float for x in by_seed(column, method, name))
+        ]
         return {
             **over_seeds(by_seed(column, method)),
             "episodes": played["episodes"],
