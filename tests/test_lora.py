@@ -231,6 +231,9 @@ def test_half_precision_stays_where_nothing_is_trained(tmp_path: Path) -> None:
     assert ours.keys() == theirs.keys()
     for name in ours:
         assert ours[name].dtype == theirs[name].dtype and torch.equal(ours[name], theirs[name])
+    half = TextRLModel.from_pretrained(tmp_path / "merged", dtype=torch.bfloat16)
+    assert {p.dtype for p in half.parameters()} == {torch.bfloat16}
+    assert half.generate(random_tokens(1, 3), max_new_tokens=2, beta=1.0).shape[0] == 1
 
 
 def test_peft_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,9 @@ class TextRLModel(PreTrainedModel):
         width, actions = config.width, config.action_tokens
         is_lm = config.lm is not None
         if is_lm:
-            self._take(lm or AutoModelForCausalLM.from_config(config.lm_config()))
+            # from_pretrained sets the default to what it was asked for.
+            kind = {"dtype": torch.get_default_dtype()}
+            self._take(lm or AutoModelForCausalLM.from_config(config.lm_config(), **kind))
         else:
             self.backbone = BACKBONES[config.backbone].make(
                 Shape(
@@ -352,11 +354,10 @@ class TextRLModel(PreTrainedModel):
 
         What only training needs, the world model and its slow copies, is gone then.
         """
-        if not self.config.lora or self.config.lm is None:
+        if not self.config.lora:
             raise UserError("the checkpoint has no adapter: there is nothing to merge")
         # Half precision would round the adapter away where it is small.
         nn.Module.to(self, torch.float32)
-        self.config.lm["dtype"] = "float32"
         merge_adapter(self.backbone)
         for name in ("world", "target_representation", "inverse"):
             if hasattr(self, name):
