@@ -69,11 +69,11 @@ def main() -> None:
     if config.tracker != "none" and find_spec(config.tracker) is None:
         name = config.tracker
         raise UserError(f"--tracker {name} needs its package: pip install 'textrl[{name}]'")
-    # Where the bisimulation loss is only measured, most steps leave its models out, if it has any;
-    # and of several tasks, each leaves out what is the others'.
+    # Most steps leave the bisimulation loss's models out where they compare no histories, if there
+    # are such models; and of several tasks, each leaves out what is the others'.
     is_combined = isinstance(config, CombinedConfig)
-    measures_only = config.backbone in NEW_BACKBONES and not config.trains_bisimulation
-    leaves_out = is_combined or measures_only
+    has_world = config.backbone in NEW_BACKBONES or config.trains_bisimulation
+    leaves_out = is_combined or (has_world and config.compares_every > 1)
     accelerator = Accelerator(
         cpu=not torch.accelerator.is_available(),
         kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=leaves_out)],

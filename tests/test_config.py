@@ -339,4 +339,6 @@ def test_parser_of_other_recipes(capsys: pytest.CaptureFixture[str]) -> None:
 def test_histories_are_compared_at_every_step_only_where_that_is_trained() -> None:
     assert TrainConfig(bisim_every=7).compares_every == 7
     assert TrainConfig(bisim=0.1).compares_every == 1
+    assert TrainConfig(bisim=0.1, bisim_stride=4).compares_every == 4
+    assert TrainConfig(bisim_stride=4, bisim_every=7).compares_every == 7
     assert TrainConfig(bisim_inverse=0.1).compares_every == 1

@@ -54,12 +54,12 @@ def _make_ilql(config: TrainConfig) -> Loss:
 
 
 def make_bisimulation(config: TrainConfig) -> BisimulationWeights:
-    """What is added to any of them."""
+    """What is added to any of them, at the steps where histories are compared."""
     return BisimulationWeights(
-        weight=config.bisim,
+        weight=config.bisim * config.bisim_stride,
         distance=config.bisim_distance,
         discount=config.bisim_discount,
-        inverse=config.bisim_inverse,
+        inverse=config.bisim_inverse * config.bisim_stride,
     )
 
 

@@ -180,6 +180,9 @@ class TrainConfig:
         "0 fits them apart",
         minimum=0,
     )
+    bisim_stride: int = option(
+        1, "minimize the loss at every Nth step only, with N times the weight: cheaper", minimum=1
+    )
     bisim_every: int = option(
         20, "steps between measurements of the loss where its weight is 0", minimum=1
     )
@@ -247,7 +250,7 @@ class TrainConfig:
     @property
     def compares_every(self) -> int:
         """Steps between those at which histories of the whole batch are compared."""
-        return 1 if self.trains_bisimulation else self.bisim_every
+        return self.bisim_stride if self.trains_bisimulation else self.bisim_every
 
     def __post_init__(self) -> None:
         if self.optimizer == "muon" and self.backbone == "rnn":

@@ -10,7 +10,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from textrl.algorithms import make_bisimulation
 from textrl.batches import Batch
+from textrl.config import TrainConfig
 from textrl.losses.bisimulation import (
     BisimulationTerms,
     BisimulationWeights,
@@ -407,3 +409,12 @@ def test_collapsed_representations_are_told_and_harm_nobody(
 def test_nearly_collapsed_is_collapsed() -> None:
     assert has_collapsed({"embedding_norm": 10.0, "embedding_spread": 0.09})
     assert not has_collapsed({"embedding_norm": 10.0, "embedding_spread": 0.11})
+
+
+def test_a_stride_makes_up_for_the_steps_left_out() -> None:
+    often = TrainConfig(bisim=0.1, bisim_inverse=0.2)
+    seldom = replace(often, bisim_stride=4)
+    assert seldom.compares_every == 4 * often.compares_every
+    for name in ("weight", "inverse"):
+        of_often, of_seldom = (getattr(make_bisimulation(each), name) for each in (often, seldom))
+        assert of_seldom == 4 * of_often > 0

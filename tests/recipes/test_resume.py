@@ -42,7 +42,7 @@ def losses(run: Path) -> list[float]:
     [
         "--optimizer adamw",
         "--optimizer muon",
-        "--optimizer muon --bisim 0.05 --bisim-inverse 0.1 --bisim-fit 1",
+        "--optimizer muon --bisim 0.05 --bisim-inverse 0.1 --bisim-fit 1 --bisim-stride 3",
     ],
 )
 def test_killed_and_resumed_equals_uninterrupted(
