@@ -20,14 +20,16 @@ from envs.wordle.task import WordleTask
 from textrl.algorithms import ALGORITHMS, make_bisimulation
 from textrl.batches import Batch
 from textrl.build import config_for
-from textrl.config import TrainConfig, make_parser, read_preset
+from textrl.config import TrainConfig
 from textrl.decoding import Decoding
 from textrl.errors import run_recipe
 from textrl.evaluation import evaluate
 from textrl.model import TextRLModel
 from textrl.pairs import draw_pairs
+from textrl.parser import make_parser
 from textrl.policy import Policy
 from textrl.report import table, write_json
+from textrl.settings import read_preset
 from textrl.task import Task
 from textrl.trainer import loss_of, make_optimizers
 from textrl.windows import RowReader, make_batches

@@ -17,10 +17,11 @@ from transformers import AutoModelForCausalLM, GPT2Config
 from textrl.algorithms import ALGORITHMS
 from textrl.batches import Batch
 from textrl.build import new_model
-from textrl.config import TrainConfig, make_parser
+from textrl.config import TrainConfig
 from textrl.errors import run_recipe
 from textrl.heads import token_head
 from textrl.model import TextRLConfig
+from textrl.parser import make_parser
 from textrl.trainer import make_optimizers
 
 EXAMPLE = "python recipes/benchmark_heads.py --episodes 2 --tokens 256"

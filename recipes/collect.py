@@ -14,12 +14,13 @@ from envs.vizdoom.actor import load_actor
 from envs.vizdoom.task import VizdoomTask
 from envs.wordle.task import WordleTask
 from textrl.collect import refuse_existing
-from textrl.config import make_parser, read_preset
 from textrl.dataset import returns_by, returns_by_behaviour
 from textrl.errors import UserError, run_recipe
 from textrl.language_model import lm_folder
+from textrl.parser import make_parser
 from textrl.publish import COLLECTION_FILE, how_to_go_on, open_dataset_repo, push_dataset
 from textrl.report import dataset_table, write_json
+from textrl.settings import read_preset
 
 PRESETS = Path(__file__).parent / "configs"
 EXAMPLE = "python recipes/collect.py --task wordle --episodes 1000000 --output data/wordle-1m"

@@ -10,11 +10,11 @@ from envs.tasks import load_agent, load_checkpoint
 from envs.text.task import TextTask
 from textrl.checkpoint import checkpoint_folder, describe_task, weights_digest
 from textrl.combined import CombinedTask, judge_games, one_of
-from textrl.config import make_parser
 from textrl.errors import UserError, run_recipe
 from textrl.evaluation import Judgement, Result, judge_anyhow, play_both
 from textrl.model import TextRLModel
 from textrl.offline import OfflineJudgement, judge_offline
+from textrl.parser import make_parser
 from textrl.report import paired_difference, write_json
 from textrl.task import AnyTask, LoggedTask, Task
 

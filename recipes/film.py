@@ -7,9 +7,9 @@ import transformers
 
 from envs.tasks import load_agent
 from envs.vizdoom.task import VizdoomTask
-from textrl.config import make_parser
 from textrl.decoding import Decoding
 from textrl.errors import UserError, run_recipe
+from textrl.parser import make_parser
 from textrl.policy import Policy
 
 EXAMPLE = "python recipes/film.py runs/vizdoom --output episode.gif --hard"

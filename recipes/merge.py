@@ -6,9 +6,9 @@ from pathlib import Path
 import transformers
 
 from textrl.checkpoint import LOADED_FILES, WEIGHTS_FILE, load_model, scratch_folder
-from textrl.config import make_parser
 from textrl.errors import UserError, run_recipe
 from textrl.hub import fetch
+from textrl.parser import make_parser
 from textrl.publish import CHECKPOINT_FILES, EVALUATION_FILE
 
 EXAMPLE = "python recipes/merge.py runs/text --output runs/text-merged"

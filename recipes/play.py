@@ -17,10 +17,10 @@ from envs.tasks import load_agent
 from envs.text.chat import Chat, answer_all, read_prompts
 from envs.text.talk import Saying, Speaker
 from envs.text.task import TextTask
-from envs.wordle.play.opponent import Opponent, load_opponent
+from envs.wordle.play.opponent import Opponent, load_opponent, refuse_missing
 from textrl.checkpoint import TASK_FILE, checkpoint_folder
-from textrl.config import make_parser
 from textrl.errors import UserError, run_recipe
+from textrl.parser import make_parser
 
 EXAMPLE = """python recipes/play.py runs/wordle --web
   python recipes/play.py runs/text --values
@@ -144,6 +144,7 @@ def talk_here(options: argparse.Namespace) -> None:
 
 def play_wordle(options: argparse.Namespace) -> None:
     """Play in this terminal or on a page, or write the page down."""
+    refuse_missing(options.checkpoint)
     if (options.web or options.space) and find_spec("gradio") is None:
         raise UserError("the page needs gradio: pip install 'textrl[play]'")
     if options.web:

@@ -7,8 +7,8 @@ import transformers
 
 from envs.tasks import load_checkpoint, task_of_checkpoint
 from textrl.checkpoint import TASK_FILE
-from textrl.config import make_parser
 from textrl.errors import UserError, run_recipe
+from textrl.parser import make_parser
 from textrl.publish import (
     EVALUATION_FILE,
     evaluate_checkpoint,

@@ -23,19 +23,13 @@ from recipes.experiments import EXPERIMENTS, GREEDY, Experiment, Run, look_up, p
 from recipes.figures import draw, draw_hypothesis
 from recipes.summary import write_summary
 from recipes.theory import PARTS
-from textrl.config import (
-    CONFIG_FILE,
-    FIELDS,
-    FREE_ON_RESUME,
-    flag,
-    load_config,
-    make_parser,
-    parse_config,
-)
+from textrl.config import CONFIG_FILE, FIELDS, FREE_ON_RESUME
 from textrl.errors import UserError, run_recipe
 from textrl.metrics import METRICS_FILE
+from textrl.parser import make_parser
 from textrl.publish import saved_report
 from textrl.report import over_seeds, table, write_json
+from textrl.settings import flag, load_config, parse_config
 
 EXAMPLE = "python recipes/reproduce.py --only gridworld --seeds 5"
 PRESETS = Path(__file__).parent / "configs"

@@ -18,8 +18,8 @@ from tqdm import tqdm
 
 from envs.tasks import load_checkpoint
 from textrl.combined import CombinedTask
-from textrl.config import make_parser
 from textrl.errors import UserError, run_recipe
+from textrl.parser import make_parser
 from textrl.report import over_seeds, table, write_json
 from textrl.tabular import figures, study
 from textrl.tabular.agent import agent_clusters, history_representations

@@ -40,7 +40,7 @@ from textrl.combined_config import (
     parse_run_config,
     save_run_config,
 )
-from textrl.config import CONFIG_FILE, NEW_BACKBONES, TrainConfig, output_folder
+from textrl.config import CONFIG_FILE, NEW_BACKBONES, TrainConfig
 from textrl.dataset import best_episodes, load_episodes, returns_by_behaviour
 from textrl.errors import UserError, run_recipe
 from textrl.evaluation import quick_scores
@@ -52,6 +52,7 @@ from textrl.publish import (
     open_checkpoint_repo,
     push_checkpoint,
 )
+from textrl.settings import output_folder
 from textrl.task import LoggedTask, Task
 from textrl.trainer import train
 from textrl.windows import make_batches

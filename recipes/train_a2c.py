@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from textrl.collect import refuse_existing
-from textrl.config import make_parser
 from textrl.errors import UserError, run_recipe
+from textrl.parser import make_parser
 
 EXAMPLE = "python recipes/train_a2c.py --steps 5000000 --until 0.6 --output runs/a2c"
 

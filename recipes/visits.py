@@ -11,9 +11,9 @@ from envs.gridworld.visits import played_visits, visits_figure
 from envs.tasks import load_agent
 from envs.vizdoom.task import VizdoomTask
 from textrl.checkpoint import describe_task
-from textrl.config import make_parser
 from textrl.decoding import Decoding
 from textrl.errors import UserError, run_recipe
+from textrl.parser import make_parser
 from textrl.policy import Policy
 from textrl.report import Estimate
 from textrl.rollout import Played, play

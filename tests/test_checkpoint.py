@@ -19,9 +19,10 @@ from textrl.checkpoint import (
     save_checkpoint,
     scratch_folder,
 )
-from textrl.config import TrainConfig, load_config
+from textrl.config import TrainConfig
 from textrl.errors import UserError
 from textrl.model import TextRLModel
+from textrl.settings import load_config
 
 MakeModel = Callable[..., TextRLModel]
 CONFIG = TrainConfig(layers=2, width=16, attention_heads=2)

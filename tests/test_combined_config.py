@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from textrl.combined_config import (
+    OF_TEXT,
     OWN,
     SHARED,
     CombinedConfig,
@@ -14,7 +15,7 @@ from textrl.combined_config import (
     parse_run_config,
     save_run_config,
 )
-from textrl.config import TrainConfig
+from textrl.config import FIELDS, TrainConfig
 from textrl.errors import UserError
 
 SHIPPED = Path(__file__).parents[1] / "recipes" / "configs"
@@ -48,8 +49,8 @@ def combined(presets: Path, *argv: str) -> CombinedConfig:
 
 
 def test_every_setting_is_somebody_s() -> None:
-    assert {*OWN} | {*SHARED} == {field for field in TrainConfig.__dataclass_fields__}
-    assert not {*OWN} & {*SHARED}
+    parts = (OWN, SHARED, OF_TEXT)
+    assert sorted(name for part in parts for name in part) == sorted(FIELDS)
 
 
 def test_command_line_over_section_over_the_task_s_preset(presets: Path) -> None:
@@ -123,6 +124,7 @@ def test_trackers_get_plain_values(presets: Path) -> None:
         (("--task", "wordle", "--mix", "wordle=2"), "--mix wordle=2 is for several tasks"),
         ((*BOTH, "--backbone", "some/model"), "which no language model speaks: choose gpt2 or rnn"),
         ((*BOTH, "--lora-rank", "4"), "is for pretrained language models"),
+        ((*BOTH, "--held-out", "0.1"), "unknown option '--held-out'"),
         ((*BOTH, "--preset", "quik"), "unknown preset 'quik': did you mean 'quick'?"),
     ],
 )
@@ -141,6 +143,8 @@ def test_mistakes(presets: Path, argv: tuple[str, ...], message: str) -> None:
         ("wordle: 3\n", "wordle must hold lines of 'key: value', not 3"),
         ("wordel:\n  beta: 3\n", "unknown key 'wordel'"),
         ("preset: full\n", "preset belongs on the command line"),
+        ("on_bad_rows: skip\n", "on_bad_rows is for --task text"),
+        ("wordle:\n  held_out: 0.1\n", "held_out is for --task text"),
     ],
 )
 def test_mistakes_in_a_preset(presets: Path, text: str, message: str) -> None:

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from textrl.config import TrainConfig, load_config, make_parser, parse_config, save_config
+from textrl.config import TrainConfig
 from textrl.errors import UserError
+from textrl.parser import make_parser
+from textrl.settings import load_config, parse_config, save_config
 
 SHIPPED = Path(__file__).parents[1] / "recipes" / "configs"
 NO_TASKS = ("accelerate", "combined")  # folders of other settings

@@ -19,19 +19,15 @@ from typing import Any
 
 import yaml
 
-from textrl.config import (
-    COMBINED,
-    CONFIG_FILE,
-    FIELDS,
-    NEW_BACKBONES,
-    TrainConfig,
+from textrl.config import COMBINED, CONFIG_FILE, FIELDS, NEW_BACKBONES, TrainConfig, checked
+from textrl.errors import UserError, unknown
+from textrl.parser import make_parser
+from textrl.settings import (
     add_flag,
-    checked,
     first_look,
     flag,
     known_tasks,
     load_config,
-    make_parser,
     output_folder,
     parse_config,
     read_preset,
@@ -39,7 +35,6 @@ from textrl.config import (
     refuse_changes,
     save_config,
 )
-from textrl.errors import UserError, unknown
 
 OWN = (
     *("data", "words", "episodes", "keep_top", "constrain", "layout", "context", "window"),
@@ -48,7 +43,9 @@ OWN = (
     *("beta", "candidates", "plausible"),
 )
 """The settings that each task has for itself."""
-SHARED = tuple(name for name in FIELDS if name not in OWN)
+OF_TEXT = ("held_out", "on_bad_rows")
+"""Settings of --task text alone, which cannot be one of several."""
+SHARED = tuple(name for name in FIELDS if name not in (*OWN, *OF_TEXT))
 
 
 @dataclass(frozen=True)
@@ -234,5 +231,5 @@ def _checked_all(
         if name not in FIELDS:
             raise UserError(f"{where}: {unknown('key', str(name), allowed)}")
         if name not in allowed:
-            raise UserError(f"{where}: {name} {fault}")
+            raise UserError(f"{where}: {name} {'is for --task text' if name in OF_TEXT else fault}")
     return {name: checked(name, f"{where}: {name}", value) for name, value in content.items()}

@@ -129,6 +129,7 @@ def test_mistakes_end_in_one_line(
     fails: Callable[..., str], small_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "try --web" in fails(small_run)  # the tests' input is no terminal
+    assert "there is no checkpoint" in fails("runs/nothing")  # which is what to say first
     free = free_port()
     assert "make wordle" in fails("--web", "--port", free)
     assert "no config.json" in fails(tmp_path, "--web", "--port", free)

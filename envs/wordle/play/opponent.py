@@ -77,11 +77,16 @@ class Opponent:
         return ActionGrammar.from_spellings(self.task.actions(letters), actions)
 
 
-def load_opponent(name: str, beta: float | None = None, sample: bool = False) -> Opponent:
-    """The Wordle player in a checkpoint folder or Hub repo; beta None: as trained."""
+def refuse_missing(name: str) -> None:
+    """Refuse a folder that is not there, unless the name may be one on the Hub."""
     parts = Path(name).parts
     if not Path(name).exists() and (len(parts) != 2 or parts[0] in ("runs", ".", "..", "/")):
         raise UserError(f"there is no checkpoint {name!r}: {REMEDY}")
+
+
+def load_opponent(name: str, beta: float | None = None, sample: bool = False) -> Opponent:
+    """The Wordle player in a checkpoint folder or Hub repo; beta None: as trained."""
+    refuse_missing(name)
     try:
         model, task = load_agent(name, "wordle")
     except UserError as error:

@@ -13,13 +13,13 @@ from envs.twenty.things import World
 from textrl.build import config_for
 from textrl.checkpoint import describe_task
 from textrl.checks import check_episodes
-from textrl.config import read_preset
 from textrl.dataset import load_episodes, returns_by_behaviour
 from textrl.decoding import Decoding
 from textrl.episode import Episode
 from textrl.model import TextRLModel
 from textrl.policy import Policy
 from textrl.rollout import play
+from textrl.settings import read_preset
 
 PRESETS = Path(__file__).parents[3] / "recipes" / "configs"
 CONTEXT = 1 + 20 * 6  # <begin>, twenty times five words and an answer
