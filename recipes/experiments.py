@@ -120,7 +120,7 @@ EXPERIMENTS = {
         differences=(("ilql+bisim", "ilql"), ("ilql", "bc"), ("ilql", "filtered-bc")),
         # What its pairs cost, once in four steps: else it takes twice as long as ILQL alone.
         quick_methods={"ilql+bisim": "--algo ilql --bisim 0.02 --bisim-stride 4"},
-        quick="--max-steps 4000 --evaluate-every 4000",
+        quick="--max-steps 4000 --evaluate-every 4000 --bisim-every 100",
         page="docs/wordle.md",
     ),
 }
