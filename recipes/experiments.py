@@ -1,4 +1,4 @@
-"""The paper's experiments: which runs make up each table, and where a report has its cells."""
+"""The experiments: which runs make up each table, and where a report has its cells."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,14 +11,15 @@ GREEDY, SAMPLED = ("decodings", "greedy"), ("decodings", "sampled")
 
 @dataclass(frozen=True)
 class Experiment:
-    """One table of the paper: every method trained in every setting, as flags of recipes/train.py.
+    """One table: every method trained in every setting, as flags of recipes/train.py.
 
     A column of the table is a setting, or what one run's report says in several places.
     """
 
     task: str
+    title: str
     table: str
-    """What it is in the paper."""
+    """Where it is in the paper, if it is."""
     methods: dict[str, str]
     published: dict[str, dict[str, float]]
     """The paper's figures: column -> method -> mean. A column named "" holds for all."""
@@ -66,7 +67,8 @@ RNN = "--backbone rnn --width 128 --representation-hidden 256"  # appendix B's e
 EXPERIMENTS = {
     "gridworld": Experiment(
         task="gridworld",
-        table="Figure 2",
+        title="Switch gridworld",
+        table="Figure 2 of the paper",
         settings={"gpt2": "--backbone gpt2", "rnn": RNN},
         methods={
             "filtered-bc": "--algo filtered-bc",
@@ -79,7 +81,8 @@ EXPERIMENTS = {
     ),
     "vizdoom": Experiment(
         task="vizdoom",
-        table="Table 1",
+        title="ViZDoom My Way Home",
+        table="Table 1 of the paper",
         methods={
             "bc": "--algo bc",
             "filtered-bc": "--algo filtered-bc",
@@ -108,7 +111,8 @@ EXPERIMENTS = {
     ),
     "wordle": Experiment(
         task="wordle",
-        table="Table 2",
+        title="Wordle",
+        table="Table 2 of the paper",
         methods={
             "bc": "--algo bc",
             "filtered-bc": "--algo filtered-bc",
@@ -122,6 +126,17 @@ EXPERIMENTS = {
         quick_methods={"ilql+bisim": "--algo ilql --bisim 0.02 --bisim-stride 4"},
         quick="--max-steps 4000 --evaluate-every 4000 --bisim-every 100",
         page="docs/wordle.md",
+    ),
+    "twenty": Experiment(
+        task="twenty",
+        title="Twenty Questions",
+        table="not in the paper",
+        methods={"bc": "--algo bc", "ilql": "--algo ilql"},
+        views={"sampled": SAMPLED, "greedy": GREEDY},
+        published={},
+        differences=(("ilql", "bc"),),
+        seeds=3,
+        page="docs/twenty.md",
     ),
 }
 

@@ -14,12 +14,13 @@ from textrl.publish import saved_report
 from textrl.report import over_seeds
 
 LINES = (("black", "-", "o"), ("tab:orange", "--", "s"), ("tab:blue", "-.", "^"), ("0.6", ":", "D"))
-SMOOTH = 5  # logged measurements that a curve averages
+SMOOTH = 100  # steps over which a curve averages
 
 
 def draw(experiment: Experiment, runs: Sequence[Run], output: Path) -> list[Path]:
     """The figures of one experiment; gives the files."""
-    return DRAWN[experiment.task](experiment, runs, output)
+    drawn = DRAWN.get(experiment.task)
+    return drawn(experiment, runs, output) if drawn else []
 
 
 def draw_visits(experiment: Experiment, runs: Sequence[Run], output: Path) -> list[Path]:
@@ -51,14 +52,14 @@ def draw_curves(experiment: Experiment, runs: Sequence[Run], output: Path) -> li
 
 
 def bisimulation_curve(run: Run) -> tuple[list[int], list[float]]:
-    """Steps and the loss there, each a mean of a few measurements."""
+    """Steps and the loss there, each a mean of the measurements in the steps before."""
     lines = [json.loads(line) for line in (run.folder / METRICS_FILE).read_text().splitlines()]
-    measured = [(line["step"], line["bisimulation"]) for line in lines if "bisimulation" in line]
-    groups = [measured[i : i + SMOOTH] for i in range(0, len(measured) - SMOOTH + 1, SMOOTH)]
-    return (
-        [group[-1][0] for group in groups],
-        [float(np.mean([loss for _, loss in group])) for group in groups],
-    )
+    groups: dict[int, list[float]] = {}
+    for line in lines:
+        if "bisimulation" in line:
+            end = -(-line["step"] // SMOOTH) * SMOOTH
+            groups.setdefault(end, []).append(line["bisimulation"])
+    return list(groups), [float(np.mean(losses)) for losses in groups.values()]
 
 
 def draw_hypothesis(experiment: Experiment, runs: Sequence[Run], output: Path) -> Path:

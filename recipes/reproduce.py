@@ -1,4 +1,4 @@
-"""Remake the paper's experiments: plan -> train what is missing -> compare -> results/."""
+"""Remake the experiments: plan -> train what is missing -> compare -> results/."""
 
 import json
 import operator
@@ -10,7 +10,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from recipes.experiments import EXPERIMENTS, GREEDY, Experiment, Run, look_up, plan
 from recipes.figures import draw, draw_hypothesis
-from recipes.summary import write_summary
+from recipes.summary import table_rows, write_summary
 from recipes.theory import PARTS
 from textrl.config import CONFIG_FILE, FIELDS, FREE_ON_RESUME
 from textrl.errors import UserError, run_recipe
@@ -51,7 +51,10 @@ def main() -> None:
         "--only", choices=(*EXPERIMENTS, THEORY), help="one experiment (default: all)"
     )
     parser.add_argument(
-        "--seeds", type=int, metavar="N", help="runs of each method (default: 5; 3 of vizdoom)"
+        "--seeds",
+        type=int,
+        metavar="N",
+        help="runs of each method (default: 5; 3 of vizdoom and twenty)",
     )
     parser.add_argument("--output", default="results", metavar="DIR", help="where results go")
     parser.add_argument("--runs", default="runs/reproduce", metavar="DIR", help="where runs go")
@@ -83,7 +86,8 @@ def main() -> None:
             train_all(left, options.jobs)
         results = compare(experiment, options.scale, runs)
         write_json(output / f"{name}.json", results)
-        print(results_table(experiment, results))
+        header, *rows = table_rows(experiment, results)
+        print(table(header, rows))
         for figure in [*draw(experiment, runs, output), draw_hypothesis(experiment, runs, output)]:
             print(f"-> {figure}")
     if not options.plan:
@@ -231,27 +235,6 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": str(torch.__version__),
     }
-
-
-def results_table(experiment: Experiment, results: Mapping[str, Any]) -> str:
-    """Ours beside the paper's."""
-
-    def shown(cell: Mapping[str, float]) -> str:
-        return f"{cell['mean']:.3f} ({cell['low']:.3f} to {cell['high']:.3f})"
-
-    header, rows = ["method"], [[name] for name in (*results["methods"], *results["differences"])]
-    players = list(next(iter(results["references"].values())))
-    rows += [[name] for name in players]
-    for column in experiment.columns:
-        header += [column, "paper"]
-        cells = [of_column[column] for of_column in results["methods"].values()]
-        cells += [of_column[column] for of_column in results["differences"].values()]
-        for row, cell in zip(rows, cells, strict=False):
-            published = cell.get("published")
-            row += [shown(cell), "" if published is None else f"{published:.2f}"]
-        for row, name in zip(rows[len(cells) :], players, strict=True):
-            row += [f"{results['references'][column][name]:.3f}", ""]
-    return table(header, rows)
 
 
 if __name__ == "__main__":

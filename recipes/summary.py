@@ -7,7 +7,6 @@ from typing import Any
 
 from recipes.experiments import EXPERIMENTS, Experiment
 
-TITLES = {"gridworld": "Switch gridworld", "vizdoom": "ViZDoom My Way Home", "wordle": "Wordle"}
 SMALLEST_GAP = 0.005
 """Means of the paper that differ by less are called equal."""
 
@@ -39,53 +38,49 @@ def section(experiment: Experiment, results: Mapping[str, Any], output: Path) ->
     took = ", ".join(f"{method} {each:.0f}" for method, each in minutes.items())
     machine = results.get("machine", {})
     lines = [
-        f"## {TITLES[name]} ({experiment.table} of the paper)",
+        f"## {experiment.title} ({experiment.table})",
         f"`python recipes/reproduce.py --scale {results['scale']} --only {name}`"
         f" made these on {results['made']}, on {machine.get('cores')} CPU cores"
         f" (torch {machine.get('torch')}): {first['seeds']} seeds of each method,"
         f" {first['episodes']} episodes each. Minutes of one run: {took}.",
         markdown_table(experiment, results),
         *[f"![{figure.stem}]({figure.name})" for figure in sorted(output.glob(f"{name}-*.png"))],
-        "\n".join(agreement(experiment, results)),
+        *["\n".join(agreement(experiment, results))] * bool(experiment.published),
         f"Discussed in [{experiment.page}](../{experiment.page}).",
     ]
     return "\n\n".join(lines)
 
 
 def markdown_table(experiment: Experiment, results: Mapping[str, Any]) -> str:
-    """Means with 95 % intervals over seeds, beside the paper's; then the reference players."""
-    columns = list(experiment.columns)
-    header = ["method", *[part for column in columns for part in (column, "paper")]]
-    rows = [
-        [
-            method,
-            *[
-                part
-                for column in columns
-                for part in (interval(cells[column]), paper(cells[column]))
-            ],
-        ]
-        for method, cells in results["methods"].items()
-    ]
-    rows += [
-        [f"*{name}*", *[part for column in columns for part in (interval(cells[column], "+"), "")]]
-        for name, cells in results["differences"].items()
-    ]
-    players = dict.fromkeys(name for column in columns for name in results["references"][column])
-    rows += [
-        [
-            name,
-            *[p for column in columns for p in (f"{results['references'][column][name]:.3f}", "")],
-        ]
-        for name in players
-    ]
+    """The table, with the differences in italics."""
+    header, *rows = table_rows(experiment, results)
+    for row in rows:
+        if row[0] in results["differences"]:
+            row[0] = f"*{row[0]}*"
     lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+def table_rows(experiment: Experiment, results: Mapping[str, Any]) -> list[list[str]]:
+    """Header and rows: means with 95 % intervals over seeds, beside the paper's where there are
+    such; the differences; then the reference players."""
+    columns, references = list(experiment.columns), results["references"]
+    rows = [["method", *[part for column in columns for part in (column, "paper")]]]
+    for method, cells in results["methods"].items():
+        shown = [(interval(cells[column]), paper(cells[column])) for column in columns]
+        rows.append([method, *[part for pair in shown for part in pair]])
+    for name, cells in results["differences"].items():
+        shown = [(interval(cells[column], "+"), "") for column in columns]
+        rows.append([name, *[part for pair in shown for part in pair]])
+    for name in dict.fromkeys(name for column in columns for name in references[column]):
+        shown = [(f"{references[column][name]:.3f}", "") for column in columns]
+        rows.append([name, *[part for pair in shown for part in pair]])
+    return rows if experiment.published else [[row[0], *row[1::2]] for row in rows]
+
+
 def interval(cell: Mapping[str, float], sign: str = "") -> str:
     """A mean and its interval."""
-    if cell["low"] is None or cell["high"] is None:  # a single seed
+    if cell["seeds"] == 1:
         return f"{cell['mean']:{sign}.3f}"
     return f"{cell['mean']:{sign}.3f} ({cell['low']:{sign}.3f} to {cell['high']:{sign}.3f})"
 
@@ -115,7 +110,7 @@ def agreement(experiment: Experiment, results: Mapping[str, Any]) -> list[str]:
 
 def verdict(published: float, cell: Mapping[str, float]) -> str:
     """In words: does the interval of our difference lie on the paper's side of zero?"""
-    if cell["low"] is None or cell["high"] is None or cell["low"] <= 0 <= cell["high"]:
+    if cell["seeds"] == 1 or cell["low"] <= 0 <= cell["high"]:
         return "not told apart here"
     is_same = (cell["mean"] > 0) == (published > 0)
     return "agrees" if is_same and abs(published) > SMALLEST_GAP else "**the other way round**"

@@ -11,7 +11,8 @@ import pytest
 
 from recipes import figures, visits
 from recipes.experiments import EXPERIMENTS, Experiment, Run, plan
-from recipes.reproduce import compare, is_done, results_table, train_all
+from recipes.reproduce import compare, is_done, train_all
+from recipes.summary import table_rows
 from textrl.checkpoint import weights_digest
 from textrl.errors import UserError
 from textrl.publish import saved_report
@@ -20,7 +21,8 @@ ROOT = Path(__file__).parents[2]
 FAST = "--max-steps 3 --batch-size 8 --episodes 200 --layers 1 --width 16 --attention-heads 2"
 TINY = Experiment(
     task="gridworld",
-    table="Figure 2",
+    title="Gridworld",
+    table="Figure 2 of the paper",
     settings={"gpt2": FAST},
     methods={"cql": "--algo cql", "cql+bisim": "--algo cql --bisim 0.05"},
     published={"": {"cql": 0.19, "cql+bisim": 0.68}},
@@ -77,8 +79,14 @@ def test_the_comparison_by_hand(tmp_path: Path) -> None:
     assert results["optimum"] == 0.965
     assert results["minutes_per_run"] == {"cql": 1.5, "cql+bisim": 1.5}
     assert cell["published"] == 0.19
-    text = results_table(TINY, results)
-    assert "0.400" in text and "0.19" in text and "optimal" in text
+    header, *rows = table_rows(TINY, results)
+    assert header == ["method", "gpt2", "paper"]
+    assert rows[0] == ["cql", "0.400 (-0.097 to 0.897)", "0.19"]
+    assert rows[-1] == ["optimal", "0.965", ""]
+    header, *rows = table_rows(replace(TINY, published={}), results)
+    assert (header, rows[-1]) == (["method", "gpt2"], ["optimal", "0.965"])
+    single = compare(TINY, "quick", runs[: len(TINY.methods)])
+    assert table_rows(TINY, single)[1] == ["cql", "0.200", "0.19"]  # one seed has no interval
 
 
 def test_each_experiment_has_its_own_points_of_the_hypothesis(
@@ -89,7 +97,9 @@ def test_each_experiment_has_its_own_points_of_the_hypothesis(
     for run in runs:
         finished(run, mean=0.1 * (1 + run.seed))
         losses = [9.0] * 5 + [1.0 + run.seed] * 4 + [6.0 + run.seed]
-        lines = [{"step": step, "bisimulation": loss} for step, loss in enumerate(losses)]
+        steps = range(20, 201, 20)
+        pairs = zip(steps, losses, strict=True)
+        lines = [{"step": step, "bisimulation": loss} for step, loss in pairs]
         (run.folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
     drawn = []
     monkeypatch.setattr(figures, "save", lambda figure, path: drawn.append(figure) or path)
