@@ -1,7 +1,6 @@
 """Remake the experiments: plan -> train what is missing -> compare -> results/."""
 
 import json
-import operator
 import os
 import platform
 import shlex
@@ -62,6 +61,9 @@ def main() -> None:
         "--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="runs at once"
     )
     parser.add_argument("--plan", action="store_true", help="show what is left to do, and stop")
+    parser.add_argument(
+        "--finished", action="store_true", help="train nothing: compare the runs that are done"
+    )
     options = parser.parse_args()
     for name in ("seeds", "jobs"):
         if (getattr(options, name) or 1) < 1:
@@ -82,7 +84,11 @@ def main() -> None:
         if options.plan:
             print("\n".join(f"  {run.folder}" for run in left))
             continue
-        if left:
+        if options.finished:
+            runs = [run for run in runs if run not in left]
+            if not runs:
+                continue
+        elif left:
             train_all(left, options.jobs)
         results = compare(experiment, options.scale, runs)
         write_json(output / f"{name}.json", results)
@@ -164,49 +170,63 @@ def report_of(run: Run) -> dict[str, Any]:
 
 
 def compare(experiment: Experiment, scale: str, runs: Sequence[Run]) -> dict[str, Any]:
-    """Means over seeds with intervals, and the differences seed by seed."""
+    """Means over seeds with intervals, and the differences seed by seed, of the runs there are."""
     reports = {(run.setting, run.method, run.seed): report_of(run) for run in runs}
-    seeds = sorted({run.seed for run in runs})
+    seeds = {
+        method: sorted(
+            seed
+            for seed in {run.seed for run in runs}
+            if all((setting, method, seed) in reports for setting in experiment.settings)
+        )
+        for method in experiment.methods
+    }
+    methods = [method for method in experiment.methods if seeds[method]]
     first = report_of(runs[0])
 
-    def by_seed(column: str, method: str, figure: str = "mean") -> list[float]:
+    def by_seed(column: str, method: str, figure: str = "mean") -> dict[int, float]:
         setting, keys = experiment.columns[column]
-        return [look_up(reports[setting, method, seed], keys)[figure] for seed in seeds]
+        return {
+            seed: look_up(reports[setting, method, seed], keys)[figure] for seed in seeds[method]
+        }
 
     def cell(column: str, method: str) -> dict[str, Any]:
         setting, keys = experiment.columns[column]
-        played = look_up(reports[setting, method, seeds[0]], keys)
+        means = by_seed(column, method)
+        played = look_up(reports[setting, method, min(means)], keys)
         # How the episodes went besides their scores, as far as it can be averaged: how long it took
         # those that succeeded, for instance, is unknown of a seed where none did.
+        figures = {name: by_seed(column, method, name).values() for name in played}
         kinds = [
             name
-            for name in played
-            if name not in SCORES and all(type(x) is float for x in by_seed(column, method, name))
+            for name, values in figures.items()
+            if name not in SCORES and all(type(x) is float for x in values)
         ]
         return {
-            **over_seeds(by_seed(column, method)),
+            **over_seeds(list(means.values())),
             "episodes": played["episodes"],
-            "stderr_over_episodes": statistics.fmean(by_seed(column, method, "stderr")),
-            "by_seed": by_seed(column, method),
-            "metrics": {kind: statistics.fmean(by_seed(column, method, kind)) for kind in kinds},
+            "stderr_over_episodes": statistics.fmean(figures["stderr"]),
+            "by_seed": list(means.values()),
+            "metrics": {kind: statistics.fmean(figures[kind]) for kind in kinds},
             "published": experiment.paper(column, method),
         }
+
+    def difference(column: str, method: str, other: str) -> dict[str, Any]:
+        ours, theirs = by_seed(column, method), by_seed(column, other)
+        return over_seeds([ours[seed] - theirs[seed] for seed in ours if seed in theirs])
 
     return {
         "task": experiment.task,
         "scale": scale,
         "methods": {
             method: {column: cell(column, method) for column in experiment.columns}
-            for method in experiment.methods
+            for method in methods
         },
         "differences": {
             f"{ours} - {theirs}": {
-                column: over_seeds(
-                    list(map(operator.sub, by_seed(column, ours), by_seed(column, theirs)))
-                )
-                for column in experiment.columns
+                column: difference(column, ours, theirs) for column in experiment.columns
             }
             for ours, theirs in experiment.differences
+            if {*seeds[ours]} & {*seeds[theirs]}
         },
         "references": {
             column: look_up(first, keys[: -len(GREEDY)])["references"]
@@ -215,7 +235,7 @@ def compare(experiment: Experiment, scale: str, runs: Sequence[Run]) -> dict[str
         "optimum": first["references"].get(experiment.best_player),
         "minutes_per_run": {
             method: statistics.fmean(minutes_of(run) for run in runs if run.method == method)
-            for method in experiment.methods
+            for method in methods
         },
         "machine": machine(),
         "made": time.strftime("%Y-%m-%d"),

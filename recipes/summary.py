@@ -33,7 +33,11 @@ def write_summary(output: Path) -> Path:
 def section(experiment: Experiment, results: Mapping[str, Any], output: Path) -> str:
     """One experiment: how it was run, its table, its figures, what it says about the paper."""
     name = experiment.task
-    first = next(iter(next(iter(results["methods"].values())).values()))
+    cells = {method: next(iter(each.values())) for method, each in results["methods"].items()}
+    first = next(iter(cells.values()))
+    seeds = f"{first['seeds']} seeds of each method"
+    if len({cell["seeds"] for cell in cells.values()}) > 1:
+        seeds = "seeds of " + ", ".join(f"{name}: {cell['seeds']}" for name, cell in cells.items())
     minutes = results.get("minutes_per_run", {})
     took = ", ".join(f"{method} {each:.0f}" for method, each in minutes.items())
     machine = results.get("machine", {})
@@ -41,7 +45,7 @@ def section(experiment: Experiment, results: Mapping[str, Any], output: Path) ->
         f"## {experiment.title} ({experiment.table})",
         f"`python recipes/reproduce.py --scale {results['scale']} --only {name}`"
         f" made these on {results['made']}, on {machine.get('cores')} CPU cores"
-        f" (torch {machine.get('torch')}): {first['seeds']} seeds of each method,"
+        f" (torch {machine.get('torch')}): {seeds},"
         f" {first['episodes']} episodes each. Minutes of one run: {took}.",
         markdown_table(experiment, results),
         *[f"![{figure.stem}]({figure.name})" for figure in sorted(output.glob(f"{name}-*.png"))],
@@ -96,7 +100,7 @@ def agreement(experiment: Experiment, results: Mapping[str, Any]) -> list[str]:
     for ours, theirs in experiment.differences:
         for column in experiment.columns:
             published = [experiment.paper(column, method) for method in (ours, theirs)]
-            if None in published:
+            if None in published or f"{ours} - {theirs}" not in results["differences"]:
                 continue
             theirs_differ = published[0] - published[1]  # type: ignore[operator]
             cell = results["differences"][f"{ours} - {theirs}"][column]

@@ -85,6 +85,12 @@ def test_the_comparison_by_hand(tmp_path: Path) -> None:
     assert rows[-1] == ["optimal", "0.965", ""]
     header, *rows = table_rows(replace(TINY, published={}), results)
     assert (header, rows[-1]) == (["method", "gpt2"], ["optimal", "0.965"])
+    fewer = compare(TINY, "quick", runs[:-1])  # the last is CQL with bisimulation
+    assert fewer["methods"]["cql"]["gpt2"] == cell
+    assert fewer["methods"]["cql+bisim"]["gpt2"]["by_seed"] == [0.5, 0.6]
+    assert fewer["differences"]["cql+bisim - cql"]["gpt2"]["mean"] == pytest.approx(0.25)
+    none = compare(TINY, "quick", [run for run in runs if run.method == "cql"])
+    assert [*none["methods"]] == ["cql"] and not none["differences"]
     single = compare(TINY, "quick", runs[: len(TINY.methods)])
     assert table_rows(TINY, single)[1] == ["cql", "0.200", "0.19"]  # one seed has no interval
 
