@@ -35,9 +35,11 @@ def draw_visits(experiment: Experiment, runs: Sequence[Run], output: Path) -> li
 
 def draw_curves(experiment: Experiment, runs: Sequence[Run], output: Path) -> list[Path]:
     """Figure 4: the bisimulation loss during training, minimized and only measured."""
-    figure, axes = new_figure(width=5.5)
     methods = [name for name in experiment.methods if f"{name}+bisim" in experiment.methods]
     methods += [f"{name}+bisim" for name in methods]
+    if not {*methods} <= {run.method for run in runs}:  # nothing to compare yet
+        return []
+    figure, axes = new_figure(width=5.5)
     for method, (colour, dashes, _) in zip(methods, LINES, strict=False):
         curves = [bisimulation_curve(run) for run in runs if run.method == method]
         steps = curves[0][0]
