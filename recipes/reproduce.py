@@ -74,7 +74,8 @@ def main() -> None:
     output.mkdir(parents=True, exist_ok=True)
     for name in [options.only] if options.only else [*EXPERIMENTS, THEORY]:
         if name == THEORY:
-            reproduce_theory(Path(options.runs) / options.scale, output, options.plan)
+            if not options.finished:
+                reproduce_theory(Path(options.runs) / options.scale, output, options.plan)
             continue
         experiment = EXPERIMENTS[name]
         seeds = options.seeds or experiment.seeds
@@ -85,8 +86,9 @@ def main() -> None:
             print("\n".join(f"  {run.folder}" for run in left))
             continue
         if options.finished:
-            runs = [run for run in runs if run not in left]
-            if not runs:
+            missing = {(run.method, run.seed) for run in left}
+            runs = [run for run in runs if (run.method, run.seed) not in missing]
+            if not runs:  # what earlier runs have left in results/ stays
                 continue
         elif left:
             train_all(left, options.jobs)
@@ -173,11 +175,7 @@ def compare(experiment: Experiment, scale: str, runs: Sequence[Run]) -> dict[str
     """Means over seeds with intervals, and the differences seed by seed, of the runs there are."""
     reports = {(run.setting, run.method, run.seed): report_of(run) for run in runs}
     seeds = {
-        method: sorted(
-            seed
-            for seed in {run.seed for run in runs}
-            if all((setting, method, seed) in reports for setting in experiment.settings)
-        )
+        method: sorted({run.seed for run in runs if run.method == method})
         for method in experiment.methods
     }
     methods = [method for method in experiment.methods if seeds[method]]
