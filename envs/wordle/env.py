@@ -8,6 +8,7 @@ game terminates with the right guess or the sixth wrong one and is never truncat
 A guess that is not in the word list still takes its turn and is coloured. The info of a step tells:
 
 - pattern: the colours of this guess as one number 0..242 (see game.pattern_of);
+- guess: its index in the list, -1 if it is not there;
 - valid: this guess is in the list; repeated: it was guessed before in this game;
 - clue_consistent: as a word, this guess could be the answer by all clues seen before it;
 - won: the game has been won; answer: the index of the answer once the game is over, else -1.
@@ -124,6 +125,7 @@ class WordleVectorEnv(gymnasium.vector.VectorEnv[Board, NDArray[np.integer[Any]]
         infos = {
             "played": playing,
             "pattern": np.where(playing, patterns, 0),
+            "guess": np.where(playing, index, -1),
             "valid": playing & valid,
             "repeated": playing & repeated,
             "clue_consistent": playing & clue_consistent,

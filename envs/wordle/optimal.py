@@ -57,20 +57,20 @@ def search(table: Table) -> OptimalPlay | None:
     guesses, answers = table.shape
     if guesses * guesses * answers > SEARCH_LIMIT:  # what bounding each first guess may look at
         return None
-    branches = _Search(table)
+    branches = Search(table)
     everything = np.arange(answers)
     try:
         cost, _ = branches.solve(everything, MAX_GUESSES)
-    except _SearchLimitReached:
+    except SearchLimitReached:
         return None
     return OptimalPlay(branches.tree(everything, MAX_GUESSES), cost)
 
 
-class _SearchLimitReached(Exception):
+class SearchLimitReached(Exception):
     pass
 
 
-class _Search:
+class Search:
     """Depth-first branch and bound, remembering every set that was solved or bounded."""
 
     def __init__(self, table: Table) -> None:
@@ -121,7 +121,7 @@ class _Search:
         """(guesses,) a cost that no play beats which makes that guess, given at least two left."""
         self.cells_seen += len(self.table) * len(remaining)
         if self.cells_seen > SEARCH_LIMIT:
-            raise _SearchLimitReached
+            raise SearchLimitReached
         bounds = 2 * len(remaining) - count_parts(self.table, remaining)
         bounds[remaining] -= 1
         return bounds

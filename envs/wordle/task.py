@@ -15,6 +15,7 @@ from envs.wordle.env import WordleVectorEnv
 from envs.wordle.game import MAX_GUESSES, PATTERNS, WORD_LENGTH, colours_of
 from envs.wordle.games import NO_GUESS, Games
 from envs.wordle.references import references
+from envs.wordle.regret import regret_by_guess
 from envs.wordle.tweets import read_tweets
 from envs.wordle.words import WordList, load_words
 from textrl.collect import cached_dataset, collect
@@ -38,7 +39,7 @@ class WordleTask(Task):
 
     name = "wordle"
     observation_classes = PATTERNS
-    step_infos = ("valid", "repeated", "clue_consistent", "won")
+    step_infos = ("guess", "pattern", "valid", "repeated", "clue_consistent", "won")
 
     def __init__(self, words: WordList, constrain: bool = True) -> None:
         """constrain: only words of the list can be spelled; else any five letters."""
@@ -209,23 +210,30 @@ class WordleTask(Task):
         won = np.array([bool(info["won"][-1]) for info in infos])
         turns = np.array([len(info["won"]) for info in infos])
         histogram = {str(n): int((won & (turns == n)).sum()) for n in range(1, MAX_GUESSES + 1)}
+        games = [(info["guess"].tolist(), info["pattern"].tolist()) for info in infos]
         return {
             "win_rate": float(won.mean()),
             "histogram": {**histogram, "lost": int((~won).sum())},
             "invalid_rate": float(1 - steps["valid"].mean()),
             "repeated_rate": float(steps["repeated"].mean()),
             "clue_violating_rate": float(1 - steps["clue_consistent"].mean()),
+            "regret_by_guess": regret_by_guess(self.words, games),
         }
 
     def describe(self, metrics: Mapping[str, Any]) -> str:
         """The same for people."""
         bars = "  ".join(f"{name}: {count}" for name, count in metrics["histogram"].items())
-        return (
-            f"won {metrics['win_rate']:.1%}; guesses needed  {bars}\n"
+        lines = [
+            f"won {metrics['win_rate']:.1%}; guesses needed  {bars}",
             f"guesses: {metrics['invalid_rate']:.1%} not in the list,"
             f" {metrics['repeated_rate']:.1%} repeated,"
-            f" {metrics['clue_violating_rate']:.1%} against a clue"
-        )
+            f" {metrics['clue_violating_rate']:.1%} against a clue",
+        ]
+        if metrics["regret_by_guess"] is not None:
+            lost = enumerate(metrics["regret_by_guess"], start=1)
+            each = "  ".join(f"{turn}: {regret:.3f}" for turn, regret in lost)
+            lines.append(f"lost against perfect play, by guess  {each}")
+        return "\n".join(lines)
 
 
 def _first_at_place(per_place: int) -> NDArray[np.int64]:

@@ -51,6 +51,7 @@ def test_a_won_game_step_by_step(env: WordleEnv) -> None:
     assert (board[1:] == -1).all()
     assert info == {
         "pattern": 1 + 2 * 3 + 2 * 9 + 1 * 27 + 2 * 81,
+        "guess": env.words.guesses.index("trace"),
         "valid": True,
         "repeated": False,
         "clue_consistent": True,

@@ -62,7 +62,7 @@ def test_search_agrees_with_brute_force(seed: int) -> None:
     assert wrong_guesses(play.tree, table).sum() == play.cost == brute_force_cost(table)
     assert play.cost > min(one_step_bounds(table))  # the list is not too easy for the bound
 
-    branches = optimal._Search(table)
+    branches = optimal.Search(table)
     for guesses_left in (6, 4, 3, 2, 1):  # one search remembers each apart
         cost, _ = branches.solve(np.arange(10), guesses_left)
         assert cost == brute_force_cost(table, guesses_left)

@@ -166,7 +166,9 @@ def test_metrics_by_hand(wordle: WordleTask) -> None:
     def game(won: list[int], valid: list[int], repeated: list[int], fits: list[int]) -> dict:
         names = ("won", "valid", "repeated", "clue_consistent")
         columns = (won, valid, repeated, fits)
-        return {n: np.array(c, dtype=bool) for n, c in zip(names, columns, strict=True)}
+        words = {"guess": np.array(valid) - 1, "pattern": np.zeros(len(won), dtype=int)}
+        flags = {n: np.array(c, dtype=bool) for n, c in zip(names, columns, strict=True)}
+        return {**flags, **words}
 
     infos = [
         game([1], [1], [0], [1]),
@@ -187,7 +189,8 @@ def test_metrics_by_hand(wordle: WordleTask) -> None:
 
 def test_a_win_with_the_last_guess_is_counted_there(wordle: WordleTask) -> None:
     won = np.array([False] * 5 + [True])
-    infos = {name: np.ones(6, dtype=bool) for name in wordle.step_infos} | {"won": won}
+    infos = {name: np.ones(6, dtype=int) for name in wordle.step_infos} | {"won": won}
+    infos["guess"] = np.full(6, -1)
     histogram = wordle.metrics(np.array([-5.0]), [infos])["histogram"]
     assert (histogram["6"], histogram["lost"]) == (1, 0)
 
