@@ -2,7 +2,8 @@
 
 A backbone is called as transformers' models are: `backbone(inputs_embeds=...,
 past_key_values=cache, use_cache=True)` gives `last_hidden_state` and `past_key_values`;
-`get_input_embeddings()` turns token ids into embeddings.
+`get_input_embeddings()` turns token ids into embeddings. Training asks for the hidden states at
+some places only: `backbone(inputs_embeds=..., read_at=places)`, places (batch, states).
 """
 
 from collections.abc import Callable
@@ -14,6 +15,12 @@ from torch import Tensor, nn
 from transformers import DynamicCache, GPT2Config, GPT2Model
 from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutputWithPast
+from transformers.models.gpt2.modeling_gpt2 import GPT2Block
+
+
+def at_places(hidden: Tensor, places: Tensor) -> Tensor:
+    """Of hidden (batch, time, width) those at places (batch, states): (batch, states, width)."""
+    return hidden.gather(1, places[..., None].expand(-1, -1, hidden.shape[-1]))
 
 
 @dataclass(frozen=True)
@@ -28,6 +35,47 @@ class Shape:
     cell: str
 
 
+class LastBlock(GPT2Block):
+    """What follows the last block's attention is needed only where a state is read.
+
+    Where every second token is a state, that saves a sixth of what two blocks compute.
+    """
+
+    def forward(
+        self, hidden_states: Any, *others: Any, read_at: Tensor | None = None, **options: Any
+    ) -> Tensor:
+        """As GPT-2's; read_at: the places to go on with."""
+        if read_at is None:
+            return super().forward(hidden_states, *others, **options)
+        attended, _ = self.attn(self.ln_1(hidden_states))
+        hidden = at_places(hidden_states + attended, read_at)
+        changed: Tensor = self.mlp(self.ln_2(hidden))
+        return hidden + changed
+
+
+class GPT2Backbone(GPT2Model):
+    """GPT-2 that can stop computing where nobody reads."""
+
+    _no_split_modules = ["GPT2Block", "LastBlock"]  # noqa: RUF012 (what FSDP takes as units)
+
+    def __init__(self, config: GPT2Config) -> None:
+        super().__init__(config)  # type: ignore[no-untyped-call]
+        self.h[-1] = LastBlock(config, layer_idx=config.n_layer - 1)  # type: ignore[no-untyped-call]
+        self.post_init()  # type: ignore[no-untyped-call]
+
+    def forward(
+        self, inputs_embeds: Tensor, read_at: Tensor | None = None, **options: Any
+    ) -> BaseModelOutputWithPast:
+        """inputs_embeds (batch, time, width); read_at: needs a history from its beginning."""
+        if read_at is None:
+            whole: BaseModelOutputWithPast = super().forward(inputs_embeds=inputs_embeds, **options)
+            return whole
+        hidden = inputs_embeds + self.wpe.weight[: inputs_embeds.shape[1]]
+        for block in self.h[:-1]:
+            hidden = block(hidden)
+        return BaseModelOutputWithPast(self.ln_f(self.h[-1](hidden, read_at=read_at)))
+
+
 def make_gpt2(shape: Shape) -> nn.Module:
     """GPT-2 with random weights.
 
@@ -38,7 +86,7 @@ def make_gpt2(shape: Shape) -> nn.Module:
     fast["attn_implementation"] = "sdpa"
     # The same function as GPT-2's own `gelu_new`, as one fused kernel.
     fast["activation_function"] = "gelu_pytorch_tanh"
-    return GPT2Model(
+    return GPT2Backbone(
         GPT2Config(
             vocab_size=shape.vocabulary,
             n_layer=shape.layers,
@@ -88,8 +136,9 @@ class RNNBackbone(nn.Module):
         inputs_embeds: Tensor,
         past_key_values: RNNCache | None = None,
         use_cache: bool = False,
+        read_at: Tensor | None = None,
     ) -> BaseModelOutputWithPast:
-        """inputs_embeds (batch, time, width) -> last_hidden_state of the same shape."""
+        """inputs_embeds (batch, time, width) -> last_hidden_state of the same shape, or of some."""
         before = past_key_values.state if past_key_values is not None else None
         # An LSTM's state is a pair, the others' a single tensor.
         is_pair = isinstance(self.cells, nn.LSTM)
@@ -97,6 +146,8 @@ class RNNBackbone(nn.Module):
         hidden, state = self.cells(inputs_embeds, state)
         if past_key_values is not None:
             past_key_values.state = state if is_pair else (state,)
+        if read_at is not None:
+            hidden = at_places(hidden, read_at)
         return BaseModelOutputWithPast(hidden, past_key_values)  # type: ignore[arg-type]
 
 

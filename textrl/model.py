@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrained
 from transformers import initialization as init
 from transformers.utils import SAFE_WEIGHTS_NAME
 
-from textrl.backbones import BACKBONES, Shape, initialize_cells
+from textrl.backbones import BACKBONES, Shape, at_places, initialize_cells
 from textrl.errors import UserError
 from textrl.frames import Frames, PatchEncoder, Patches
 from textrl.heads import (
@@ -226,19 +226,20 @@ class TextRLModel(PreTrainedModel):
             places = torch.arange(self.config.patches, device=tokens.device)
             at = (frames.episode[:, None], frames.position[:, None] + places)
             embedded = embedded.index_put(at, patches, accumulate=True)
+        # A language model is transformers' own, which computes every place.
+        extra = (padding or {}) if self.config.lm else {"read_at": state_positions}
         with slow_adapter(backbone) if slow and self.config.lora else contextlib.nullcontext():
             read = backbone(
                 inputs_embeds=embedded,
                 past_key_values=cache,
                 use_cache=cache is not None,
-                **(padding if self.config.lm and padding else {}),
+                **extra,
             )
         hidden = read.last_hidden_state
         if state_positions is None:
             hidden = hidden[:, -1:]
-        else:
-            where = state_positions[..., None].expand(-1, -1, hidden.shape[-1])
-            hidden = hidden.gather(1, where)
+        elif self.config.lm:
+            hidden = at_places(hidden, state_positions)
         # A frozen language model may be in half precision; what is trained is not.
         phi = representation(hidden.to(next(representation.parameters()).dtype))
         bound = self.config.representation_bound
