@@ -91,6 +91,7 @@ def main() -> None:
                 continue
         elif left:
             train_all(left, options.jobs)
+        write_runs(runs, output / "runs")
         results = compare(experiment, options.scale, runs)
         write_json(output / f"{name}.json", results)
         header, *rows = table_rows(experiment, results)
@@ -168,6 +169,16 @@ def report_of(run: Run) -> dict[str, Any]:
     if report is None:
         raise UserError(f"{run.folder} has no evaluation of its weights: remove it and start again")
     return report
+
+
+def write_runs(runs: Sequence[Run], folder: Path) -> None:
+    """What each run was and how its agent plays: TASK[-SETTING]-METHOD-seedN.json."""
+    folder.mkdir(exist_ok=True)
+    for run in runs:
+        report = report_of(run)
+        named = [report["task"], run.setting, f"{run.method}-seed{run.seed}.json"]
+        how = {"flags": shlex.join(run.flags), "minutes": round(minutes_of(run), 2)}
+        write_json(folder / "-".join(filter(None, named)), {**how, **report})
 
 
 def compare(experiment: Experiment, scale: str, runs: Sequence[Run]) -> dict[str, Any]:

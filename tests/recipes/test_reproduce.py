@@ -11,7 +11,7 @@ import pytest
 
 from recipes import figures, visits
 from recipes.experiments import EXPERIMENTS, Experiment, Run, plan
-from recipes.reproduce import compare, is_done, train_all
+from recipes.reproduce import compare, is_done, train_all, write_runs
 from recipes.summary import table_rows
 from textrl.checkpoint import weights_digest
 from textrl.errors import UserError
@@ -37,6 +37,7 @@ def finished(run: Run, mean: float) -> None:
     (run.folder / "model.safetensors").write_bytes(b"weights")
     played = {"mean": mean, "stderr": 0.01, "episodes": 1000, **WAYS}
     report: dict[str, Any] = {"decoding": "greedy", "decodings": {"greedy": played}, **played}
+    report["task"] = "gridworld"
     report["references"] = {"random": 0.09, "optimal": 0.965}
     report["weights"] = weights_digest(run.folder)
     (run.folder / "evaluation.json").write_text(json.dumps(report))
@@ -106,6 +107,19 @@ def test_the_comparison_by_hand(tmp_path: Path) -> None:
     assert [*none["methods"]] == ["cql"] and not none["differences"]
     single = compare(TINY, "quick", runs[: len(TINY.methods)])
     assert table_rows(TINY, single)[1] == ["cql", "0.200", "0.19"]  # one seed has no interval
+
+
+def test_every_run_leaves_a_file_that_says_how_it_was_made(tmp_path: Path) -> None:
+    runs = plan(TINY, "quick", 1, tmp_path / "runs")
+    for run in runs:
+        finished(run, mean=0.25)
+    write_runs(runs, tmp_path / "results")
+    files = sorted((tmp_path / "results").iterdir())
+    names = ["gridworld-gpt2-cql+bisim-seed0.json", "gridworld-gpt2-cql-seed0.json"]
+    assert [file.name for file in files] == names
+    content = json.loads(files[0].read_text())
+    assert (content["mean"], content["minutes"]) == (0.25, 1.5)
+    assert content["flags"].endswith("--algo cql --bisim 0.05")
 
 
 def test_each_experiment_has_its_own_points_of_the_hypothesis(
