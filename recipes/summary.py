@@ -126,8 +126,8 @@ INTRODUCTION = """
 The tables and figures of *Offline RL with Observation Histories: Analyzing and Improving Sample
 Complexity*, remade. Cells are means with 95 % intervals over seeds (Student's t); lines in italics
 are differences, seed by seed. The JSON file of each experiment has every seed's figure, the
-standard error over episodes and how the episodes went; `runs/` has the report of every run, with
-the flags that made it. The scale is `quick`: networks and datasets
+standard error over episodes and how the episodes went; `runs/` has reports of single runs,
+with the flags that made them. The scale is `quick`: networks and datasets
 that two CPU cores carry, not the paper's. "Agrees" means that our interval lies on the side of zero
 where the paper's difference is; it says nothing of its size.
 """
