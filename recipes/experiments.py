@@ -33,8 +33,6 @@ class Experiment:
     quick_methods: dict[str, str] = field(default_factory=dict)
     """Methods whose flags differ at that scale."""
     seeds: int = 5
-    more_seeds: dict[str, int] = field(default_factory=dict)
-    """Of methods that are compared more closely than five runs could tell apart."""
     best_player: str = "optimal"
     """The reference that nobody is known to beat."""
     page: str = ""
@@ -127,8 +125,6 @@ EXPERIMENTS = {
         # What its pairs cost, once in four steps: else it takes twice as long as ILQL alone.
         quick_methods={"ilql+bisim": "--algo ilql --bisim 0.02 --bisim-stride 4"},
         quick="--max-steps 4000 --evaluate-every 4000 --bisim-every 100",
-        # Played greedily, their scores differ by no more than two runs of one of them do.
-        more_seeds={"bc": 8, "ilql": 8},
         page="docs/wordle.md",
     ),
     "twenty": Experiment(
@@ -145,16 +141,9 @@ EXPERIMENTS = {
 }
 
 
-def plan(experiment: Experiment, scale: str, seeds: int | None, folder: Path) -> list[Run]:
-    """Every run of the experiment, the first seed of all methods first.
-
-    seeds: runs of each method; None: as many as the experiment says.
-    """
+def plan(experiment: Experiment, scale: str, seeds: int, folder: Path) -> list[Run]:
+    """Every run of the experiment, the first seed of all methods first."""
     is_quick = scale == "quick"
-    runs_of = {
-        method: seeds or experiment.more_seeds.get(method, experiment.seeds)
-        for method in experiment.methods
-    }
     return [
         Run(
             setting,
@@ -170,10 +159,9 @@ def plan(experiment: Experiment, scale: str, seeds: int | None, folder: Path) ->
                 ).split(),
             ),
         )
-        for seed in range(max(runs_of.values()))
+        for seed in range(seeds)
         for setting, of_setting in experiment.settings.items()
         for method, of_method in experiment.methods.items()
-        if seed < runs_of[method]
     ]
 
 

@@ -44,12 +44,11 @@ def draw_curves(experiment: Experiment, runs: Sequence[Run], output: Path) -> li
         curves = [bisimulation_curve(run) for run in runs if run.method == method]
         steps = curves[0][0]
         each = [over_seeds(values) for values in zip(*(curve[1] for curve in curves), strict=True)]
-        label = f"{method}, {len(curves)} seeds"
-        axes.plot(steps, [x["mean"] for x in each], color=colour, linestyle=dashes, label=label)
+        axes.plot(steps, [x["mean"] for x in each], color=colour, linestyle=dashes, label=method)
         band = ([x["low"] for x in each], [x["high"] for x in each])
         axes.fill_between(steps, *np.maximum(band, 1e-3), color=colour, alpha=0.2, linewidth=0)
     axes.set(yscale="log", xlabel="training step", ylabel="bisimulation loss")
-    axes.set_title(f"{experiment.task}: mean over seeds, 95 % interval", fontsize=10)
+    axes.set_title(f"{experiment.task}: mean of {len(curves)} seeds, 95 % interval", fontsize=10)
     axes.legend(frameon=False)
     return [save(figure, output / f"{experiment.task}-bisimulation.png")]
 

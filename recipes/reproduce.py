@@ -53,7 +53,7 @@ def main() -> None:
         "--seeds",
         type=int,
         metavar="N",
-        help="runs of each method (default: 5; 3 of vizdoom and twenty; 8 of wordle's bc and ilql)",
+        help="runs of each method (default: 5; 3 of vizdoom and twenty)",
     )
     parser.add_argument("--output", default="results", metavar="DIR", help="where results go")
     parser.add_argument("--runs", default="runs/reproduce", metavar="DIR", help="where runs go")
@@ -78,7 +78,8 @@ def main() -> None:
                 reproduce_theory(Path(options.runs) / options.scale, output, options.plan)
             continue
         experiment = EXPERIMENTS[name]
-        runs = plan(experiment, options.scale, options.seeds, Path(options.runs) / options.scale)
+        seeds = options.seeds or experiment.seeds
+        runs = plan(experiment, options.scale, seeds, Path(options.runs) / options.scale)
         left = [run for run in runs if not is_done(run)]
         print(f"{name}, {options.scale}: {len(runs) - len(left)} of {len(runs)} runs are done")
         if options.plan:

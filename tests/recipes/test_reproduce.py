@@ -63,19 +63,6 @@ def test_every_method_runs_on_every_cell_with_every_seed(tmp_path: Path) -> None
         assert part in flags
 
 
-def test_some_methods_have_more_seeds_unless_told_otherwise(tmp_path: Path) -> None:
-    experiment = replace(TINY, seeds=2, more_seeds={"cql": 3})
-
-    def seeds_of(runs: list[Run]) -> dict[str, list[int]]:
-        return {m: [run.seed for run in runs if run.method == m] for m in TINY.methods}
-
-    assert seeds_of(plan(experiment, "quick", None, tmp_path)) == {
-        "cql": [0, 1, 2],
-        "cql+bisim": [0, 1],
-    }
-    assert seeds_of(plan(experiment, "quick", 1, tmp_path)) == {"cql": [0], "cql+bisim": [0]}
-
-
 def test_the_comparison_by_hand(tmp_path: Path) -> None:
     runs = plan(TINY, "quick", 3, tmp_path)
     scores = {"cql": [0.2, 0.4, 0.6], "cql+bisim": [0.5, 0.6, 1.0]}
