@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from transformers import AutoModel
+from transformers import AutoModel, GPT2Model
 
-from textrl.backbones import RNNBackbone, Shape
+from textrl.backbones import GPT2Cache, RNNBackbone, Shape, make_gpt2
 from textrl.decoding import Decoding
 from textrl.language import Language
 from textrl.model import TextRLModel
@@ -279,3 +279,26 @@ def test_reading_some_places_is_reading_all_and_picking(make: MakeModel) -> None
     (of_some,) = torch.autograd.grad((some * weights).sum(), embedded)
     (of_picked,) = torch.autograd.grad((picked * weights).sum(), embedded)
     torch.testing.assert_close(of_some, of_picked, atol=1e-5, rtol=0)
+
+
+def test_a_new_backbone_begins_as_gpt2_does() -> None:
+    shape = Shape(vocabulary=9, layers=2, width=16, attention_heads=2, context=12, cell="tanh")
+    torch.manual_seed(0)
+    ours = make_gpt2(shape)
+    torch.manual_seed(0)
+    theirs = GPT2Model(ours.config)
+    for name, weight in theirs.state_dict().items():
+        assert torch.equal(ours.state_dict()[name], weight), name
+
+
+def test_candidates_that_take_each_others_place_keep_their_history() -> None:
+    shared, own = torch.randn(1, 2, 5, 4).expand(3, -1, -1, -1), torch.randn(3, 2, 2, 4)
+    rows = torch.tensor([2, 0, 0])
+    caches = []
+    for _ in range(2):
+        caches.append(GPT2Cache())
+        caches[-1].update(torch.cat([shared, own], dim=2), torch.cat([shared, -own], dim=2), 0)
+    caches[0].exchange(rows, since=5)
+    caches[1].batch_select_indices(rows)
+    for ours, theirs in zip(caches[0].layers, caches[1].layers, strict=True):
+        assert torch.equal(ours.keys, theirs.keys) and torch.equal(ours.values, theirs.values)

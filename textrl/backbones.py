@@ -60,8 +60,13 @@ class GPT2Backbone(GPT2Model):
 
     def __init__(self, config: GPT2Config) -> None:
         super().__init__(config)  # type: ignore[no-untyped-call]
-        self.h[-1] = LastBlock(config, layer_idx=config.n_layer - 1)  # type: ignore[no-untyped-call]
-        self.post_init()  # type: ignore[no-untyped-call]
+        self.h[-1].__class__ = LastBlock  # the block that is there, with its weights as they begin
+
+    @classmethod
+    def is_custom_code(cls) -> bool:
+        """Whether transformers treats it as a stranger's: it would not scale down, as GPT-2 does,
+        the weights with which the residual layers begin."""
+        return False
 
     def forward(
         self, inputs_embeds: Tensor, read_at: Tensor | None = None, **options: Any
@@ -100,11 +105,25 @@ def make_gpt2(shape: Shape) -> nn.Module:
     )
 
 
+class GPT2Cache(DynamicCache):
+    """Keys and values of what has been read."""
+
+    def exchange(self, rows: Tensor, since: int) -> None:
+        """Row i goes on as rows[i], from which it differs in what was read after `since` only."""
+        layers: list[Any] = self.layers
+        for part in (part for layer in layers for part in (layer.keys, layer.values)):
+            part[:, :, since:] = part[:, :, since:][rows]
+
+
 class RNNCache:
     """The state in which the history left a recurrent network; None before the first token."""
 
     def __init__(self) -> None:
         self.state: tuple[Tensor, ...] | None = None
+
+    def get_seq_length(self) -> int:
+        """Of single tokens nothing is kept."""
+        return 0
 
     def batch_select_indices(self, indices: Tensor) -> None:
         """Go on with these episodes only, as transformers' caches do it."""
@@ -174,4 +193,4 @@ class Backbone:
     new_cache: Callable[[], Any]
 
 
-BACKBONES = {"gpt2": Backbone(make_gpt2, DynamicCache), "rnn": Backbone(RNNBackbone, RNNCache)}
+BACKBONES = {"gpt2": Backbone(make_gpt2, GPT2Cache), "rnn": Backbone(RNNBackbone, RNNCache)}

@@ -130,11 +130,13 @@ class Policy:
         unread, frames = joined(self._unread)
         states = torch.zeros(len(unread), dtype=torch.long, device=unread.device)
         spelling = Spelling(self._decoding, self._candidates, len(unread), self._random)
+        history = 0
         while not spelling.choices or states.any():
             output = self._model(unread, past_key_values=self._cache, frames=frames)
+            history = history or self._cache.get_seq_length()
             choice = spelling.extend(output, allowed.legal[states])
+            self._go_on_with(choice.parent, history if len(choice.parent) == len(states) else 0)
             states = allowed.next_state[states[choice.parent], choice.token]
-            self._go_on_with(choice.parent)
             unread, frames = choice.token[:, None] + self._language.first_action, None
         chosen = spelling.choose()
         self._go_on_with(chosen)
@@ -149,9 +151,17 @@ class Policy:
         self._turns_read += 1
         return actions.cpu().numpy()
 
-    def _go_on_with(self, rows: Tensor) -> None:
-        """Let the cache have these rows; one candidate per episode needs no moving."""
-        if self._candidates > 1:
+    def _go_on_with(self, rows: Tensor, history: int = 0) -> None:
+        """Let the cache have these rows; one candidate per episode needs no moving.
+
+        history: so many tokens at the beginning are the same before and after, which is so when
+        candidates of one episode take each other's place. A history is long, and moving it slow.
+        """
+        if self._candidates == 1:
+            return
+        if history:
+            self._cache.exchange(rows, history)
+        else:
             self._cache.batch_select_indices(rows)
 
     def thoughts(self, top: int = 3) -> tuple[Thought, ...]:

@@ -229,7 +229,7 @@ class WordleTask(Task):
             f" {metrics['repeated_rate']:.1%} repeated,"
             f" {metrics['clue_violating_rate']:.1%} against a clue",
         ]
-        if metrics["regret_by_guess"] is not None:
+        if metrics.get("regret_by_guess"):  # a report of an earlier version has none
             lost = enumerate(metrics["regret_by_guess"], start=1)
             each = "  ".join(f"{turn}: {regret:.3f}" for turn, regret in lost)
             lines.append(f"lost against perfect play, by guess  {each}")
