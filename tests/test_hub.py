@@ -192,7 +192,10 @@ def test_what_is_fetched(hub: HubServer, folder: Path, monkeypatch: pytest.Monke
     assert fetch(str(folder), "model", ("*.json",)) == folder
 
 
-def test_what_cannot_be_fetched(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_fetched(
+    hub: HubServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where one works, there may be a runs/wordle
     open_repo("mine/hidden", "model", True, MARKS)
     with pytest.raises(UserError, match="'runs/wordel' does not exist here and cannot be had from"):
         fetch("runs/wordel", "model", ("*.json",))
