@@ -246,6 +246,7 @@ def compare(experiment: Experiment, scale: str, runs: Sequence[Run]) -> dict[str
             method: statistics.fmean(minutes_of(run) for run in runs if run.method == method)
             for method in methods
         },
+        "minutes": sum(map(minutes_of, runs)),
         "machine": machine(),
         "made": time.strftime("%Y-%m-%d"),
     }

@@ -12,7 +12,7 @@ import pytest
 from recipes import figures, visits
 from recipes.experiments import EXPERIMENTS, Experiment, Run, plan
 from recipes.reproduce import compare, is_done, train_all, write_runs
-from recipes.summary import table_rows
+from recipes.summary import REMARKS, section, table_rows
 from textrl.checkpoint import weights_digest
 from textrl.errors import UserError
 from textrl.publish import saved_report
@@ -79,6 +79,7 @@ def test_the_comparison_by_hand(tmp_path: Path) -> None:
     assert difference["low"] == pytest.approx(0.3 - 4.303 * 0.1 / 3**0.5, abs=1e-4)
     assert results["optimum"] == 0.965
     assert results["minutes_per_run"] == {"cql": 1.5, "cql+bisim": 1.5}
+    assert results["minutes"] == pytest.approx(1.5 * len(runs))
     assert cell["published"] == 0.19
     header, *rows = table_rows(TINY, results)
     assert header == ["method", "gpt2", "paper"]
@@ -94,6 +95,21 @@ def test_the_comparison_by_hand(tmp_path: Path) -> None:
     assert [*none["methods"]] == ["cql"] and not none["differences"]
     single = compare(TINY, "quick", runs[: len(TINY.methods)])
     assert table_rows(TINY, single)[1] == ["cql", "0.200", "0.19"]  # one seed has no interval
+
+
+def test_the_page_says_how_long_it_took_and_why_it_came_out_so(tmp_path: Path) -> None:
+    runs = plan(TINY, "quick", 2, tmp_path)
+    for run in runs:
+        finished(run, mean=0.1 * run.seed)
+    results = compare(TINY, "quick", runs)
+    page = section(TINY, results, tmp_path)
+    assert "Minutes of one run: cql 2, cql+bisim 2; all of them: 6." in page
+    assert REMARKS["gridworld"].strip() in page
+    # What was thought of one scale does not hold for another.
+    assert REMARKS["gridworld"].strip() not in section(
+        TINY, {**results, "scale": "paper"}, tmp_path
+    )
+    assert {*REMARKS} == {*EXPERIMENTS}
 
 
 def test_every_run_leaves_a_file_that_says_how_it_was_made(tmp_path: Path) -> None:
