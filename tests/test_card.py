@@ -9,10 +9,11 @@ import pytest
 from huggingface_hub import DatasetCard, ModelCard
 
 from envs.wordle.task import WordleTask
-from textrl.card import dataset_card, model_card
+from textrl.card import model_card
 from textrl.combined import CombinedTask
 from textrl.combined_config import CombinedConfig
 from textrl.config import TrainConfig
+from textrl.dataset_card import dataset_card
 from textrl.report import write_json
 
 CONFIG = TrainConfig(algo="bc", layers=3, width=48, max_steps=2000, batch_size=32, seed=7)

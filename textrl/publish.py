@@ -8,7 +8,7 @@ from typing import Any
 from datasets import Dataset
 from datasets import load_from_disk as load_folder
 
-from textrl.card import dataset_card, model_card
+from textrl.card import model_card
 from textrl.checkpoint import (
     CARD_FILE,
     TASK_FILE,
@@ -21,6 +21,7 @@ from textrl.combined import CombinedJudgement, CombinedTask, RunTask, judge_game
 from textrl.combined_config import load_run_config
 from textrl.config import CONFIG_FILE
 from textrl.dataset import returns_by_behaviour
+from textrl.dataset_card import dataset_card
 from textrl.errors import UserError
 from textrl.evaluation import Judgement, judge_anyhow
 from textrl.hub import open_repo, push
