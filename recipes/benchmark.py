@@ -37,7 +37,7 @@ from textrl.windows import RowReader, make_batches
 EXAMPLE = "python recipes/benchmark.py --task wordle --json benchmark.json"
 PRESETS = Path(__file__).parent / "configs"
 EPISODES = 20_000  # enough for the lengths to be typical
-ROUNDS = 8  # the steps take turns, so that a slow moment of the machine hits all of them
+ROUNDS = 5  # the steps take turns, so that a slow moment of the machine hits all of them
 STEPS_PER_ROUND = 20  # one of them measures the bisimulation loss where its weight is 0
 BISIMULATION_WEIGHT = 0.05
 EARLY, LATE = 100, 500  # decisions of an episode between which acting must not slow down
