@@ -166,7 +166,7 @@ representations.
 When both sample, values are worth more than half a guess over imitation, as in the paper. When both
 are greedy there is less to gain: what the simulated crowd does most often is nearly optimal, and
 greedy imitation plays that. The bisimulation loss falls by a factor of a thousand when it is
-minimized, but the agents play no better for it.
+minimized; that the agents play better for it could not be shown.
 """,
     "twenty": """
 Values tell good questions from bad ones, which helps an agent that samples by more than two
