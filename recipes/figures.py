@@ -80,7 +80,7 @@ def draw_hypothesis(experiment: Experiment, runs: Sequence[Run], output: Path) -
         xscale="log", xlabel="final bisimulation loss", ylabel=f"mean score, {view or 'greedy'}"
     )
     axes.set_title(experiment.task, fontsize=10)
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend(fontsize=8)  # in a frame: its markers are no runs
     return save(figure, output / f"hypothesis-{experiment.task}.png")
 
 
