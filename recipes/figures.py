@@ -80,7 +80,8 @@ def draw_hypothesis(experiment: Experiment, runs: Sequence[Run], output: Path) -
         xscale="log", xlabel="final bisimulation loss", ylabel=f"mean score, {view or 'greedy'}"
     )
     axes.set_title(experiment.task, fontsize=10)
-    axes.legend(fontsize=8)  # in a frame: its markers are no runs
+    # Beside the points, among which its own would look like more of them.
+    figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=8)
     return save(figure, output / f"hypothesis-{experiment.task}.png")
 
 
