@@ -2,7 +2,6 @@
 
 import json
 import os
-import platform
 import shlex
 import shutil
 import statistics
@@ -10,34 +9,27 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import torch
 import transformers
-from tqdm import tqdm
 
 from recipes.experiments import EXPERIMENTS, GREEDY, Experiment, Run, look_up, plan
 from recipes.figures import draw, draw_hypothesis
+from recipes.runs import is_done, machine, minutes_of, report_of, train_all, write_runs
 from recipes.summary import table_rows, write_summary
 from recipes.theory import PARTS
-from textrl.config import CONFIG_FILE, FIELDS, FREE_ON_RESUME
+from recipes.together import compare_together, plan_together, together_rows
+from textrl.config import COMBINED
 from textrl.errors import UserError, run_recipe
-from textrl.metrics import METRICS_FILE
 from textrl.parser import make_parser
 from textrl.publish import saved_report
 from textrl.report import over_seeds, table, write_json
-from textrl.settings import flag, load_config, parse_config
 
 EXAMPLE = "python recipes/reproduce.py --only gridworld --seeds 5"
-PRESETS = Path(__file__).parent / "configs"
-TRAIN = Path(__file__).parent / "train.py"
 MEASURE_THEORY = Path(__file__).parent / "theory.py"
 THEORY = "theory"
 SCORES = ("mean", "stderr")
-UNIMPORTANT = (*FREE_ON_RESUME, "threads", "bisim_every")
-"""Settings that do not change what a run's agent becomes, beyond the last bits."""
 
 
 def main() -> None:
@@ -47,13 +39,13 @@ def main() -> None:
         "--scale", default="quick", choices=("quick", "paper"), help="which presets to train"
     )
     parser.add_argument(
-        "--only", choices=(*EXPERIMENTS, THEORY), help="one experiment (default: all)"
+        "--only", choices=(*EXPERIMENTS, COMBINED, THEORY), help="one experiment (default: all)"
     )
     parser.add_argument(
         "--seeds",
         type=int,
         metavar="N",
-        help="runs of each method (default: 5; 3 of vizdoom and twenty)",
+        help="runs of each method (default: 5; 3 of vizdoom and twenty, 1 of combined)",
     )
     parser.add_argument("--output", default="results", metavar="DIR", help="where results go")
     parser.add_argument("--runs", default="runs/reproduce", metavar="DIR", help="where runs go")
@@ -68,39 +60,61 @@ def main() -> None:
     for name in ("seeds", "jobs"):
         if (getattr(options, name) or 1) < 1:
             raise UserError(f"--{name} must be at least 1, not {getattr(options, name)}")
+    names = [*EXPERIMENTS, *[COMBINED] * (options.scale == "quick"), THEORY]
+    if options.only and options.only not in names:
+        raise UserError(f"--only {options.only} --scale paper: the paper has no agent of all tasks")
     transformers.utils.logging.disable_progress_bar()
 
     output = Path(options.output)
     output.mkdir(parents=True, exist_ok=True)
-    for name in [options.only] if options.only else [*EXPERIMENTS, THEORY]:
+    folder = Path(options.runs) / options.scale
+    for name in [options.only] if options.only else names:
         if name == THEORY:
             if not options.finished:
-                reproduce_theory(Path(options.runs) / options.scale, output, options.plan)
+                reproduce_theory(folder, output, options.plan)
             continue
-        experiment = EXPERIMENTS[name]
-        seeds = options.seeds or experiment.seeds
-        runs = plan(experiment, options.scale, seeds, Path(options.runs) / options.scale)
+        experiment = EXPERIMENTS.get(name)
+        if experiment is None:
+            runs = plan_together(options.scale, options.seeds or 1, folder)
+        else:
+            seeds = options.seeds or experiment.seeds
+            runs = plan(experiment, options.scale, seeds, folder)
         left = [run for run in runs if not is_done(run)]
         print(f"{name}, {options.scale}: {len(runs) - len(left)} of {len(runs)} runs are done")
         if options.plan:
             print("\n".join(f"  {run.folder}" for run in left))
             continue
         if options.finished:
-            missing = {(run.method, run.seed) for run in left}
-            runs = [run for run in runs if (run.method, run.seed) not in missing]
+            runs = comparable(runs, left, name)
             if not runs:  # what earlier runs have left in results/ stays
                 continue
         elif left:
             train_all(left, options.jobs)
-        write_runs(runs, output / "runs")
-        results = compare(experiment, options.scale, runs)
+        write_runs(name, runs, output / "runs")
+        if experiment is None:
+            results = compare_together(options.scale, runs)
+            rows = together_rows(results)
+            figures = []
+        else:
+            results = compare(experiment, options.scale, runs)
+            rows = table_rows(experiment, results)
+            figures = [*draw(experiment, runs, output), draw_hypothesis(experiment, runs, output)]
         write_json(output / f"{name}.json", results)
-        header, *rows = table_rows(experiment, results)
-        print(table(header, rows))
-        for figure in [*draw(experiment, runs, output), draw_hypothesis(experiment, runs, output)]:
+        print(table(rows[0], rows[1:]))
+        for figure in figures:
             print(f"-> {figure}")
     if not options.plan:
         print(f"-> {write_summary(output)}")
+
+
+def comparable(runs: Sequence[Run], left: Sequence[Run], name: str) -> list[Run]:
+    """The runs whose method is done in every setting with that seed, without those that are left.
+
+    The agent of all tasks is compared with all the others: there a seed is done as a whole.
+    """
+    missing = {(run.method, run.seed) for run in left}
+    seeds = {run.seed for run in left} if name == COMBINED else set()
+    return [r for r in runs if (r.method, r.seed) not in missing and r.seed not in seeds]
 
 
 def reproduce_theory(runs: Path, output: Path, only_plan: bool) -> None:
@@ -122,64 +136,6 @@ def reproduce_theory(runs: Path, output: Path, only_plan: bool) -> None:
     for file in sorted(folder.glob("theory*")):
         shutil.copy(file, output)
         print(f"-> {output / file.name}")
-
-
-def train_all(runs: Sequence[Run], jobs: int) -> None:
-    """Train the runs, several at once; one that was interrupted goes on where it was."""
-    threads = max(1, (os.cpu_count() or 1) // jobs)
-
-    def train(run: Run) -> None:
-        run.folder.parent.mkdir(parents=True, exist_ok=True)
-        log = run.folder.with_name(f"{run.folder.name}.log")
-        command = [sys.executable, str(TRAIN), *run.flags, "--output", str(run.folder)]
-        command += ["--threads", str(threads), "--resume"]
-        with log.open("w") as file:
-            if subprocess.run(command, stdout=file, stderr=file, check=False).returncode:
-                last = (log.read_text().strip().splitlines() or ["no output"])[-1]
-                raise UserError(f"{run.folder} failed, see {log}: {last}")
-
-    with ThreadPoolExecutor(jobs) as pool:
-        try:
-            for _ in tqdm(pool.map(train, runs), total=len(runs), unit="run"):
-                pass
-        except BaseException:
-            pool.shutdown(cancel_futures=True)  # what has not begun need not begin
-            raise
-
-
-def is_done(run: Run) -> bool:
-    """Whether the run has been trained and judged, with the settings that it has today."""
-    if (run.folder / CONFIG_FILE).is_file():
-        today, then = (
-            parse_config(run.flags, PRESETS, "", ""),
-            load_config(run.folder / CONFIG_FILE),
-        )
-        for name in FIELDS:
-            ours, theirs = getattr(today, name), getattr(then, name)
-            if name not in UNIMPORTANT and ours != theirs:
-                raise UserError(
-                    f"{run.folder} was trained with {flag(name)} {theirs}, not {ours}:"
-                    " remove it, or choose another --runs"
-                )
-    return saved_report(run.folder) is not None
-
-
-def report_of(run: Run) -> dict[str, Any]:
-    """The evaluation of a finished run."""
-    report = saved_report(run.folder)
-    if report is None:
-        raise UserError(f"{run.folder} has no evaluation of its weights: remove it and start again")
-    return report
-
-
-def write_runs(runs: Sequence[Run], folder: Path) -> None:
-    """What each run was and how its agent plays: TASK[-SETTING]-METHOD-seedN.json."""
-    folder.mkdir(exist_ok=True)
-    for run in runs:
-        report = report_of(run)
-        named = [report["task"], run.setting, f"{run.method}-seed{run.seed}.json"]
-        how = {"flags": shlex.join(run.flags), "minutes": round(minutes_of(run), 2)}
-        write_json(folder / "-".join(filter(None, named)), {**how, **report})
 
 
 def compare(experiment: Experiment, scale: str, runs: Sequence[Run]) -> dict[str, Any]:
@@ -249,21 +205,6 @@ def compare(experiment: Experiment, scale: str, runs: Sequence[Run]) -> dict[str
         "minutes": sum(map(minutes_of, runs)),
         "machine": machine(),
         "made": time.strftime("%Y-%m-%d"),
-    }
-
-
-def minutes_of(run: Run) -> float:
-    """How long a finished run has trained, evaluations on the way included."""
-    *_, last = (run.folder / METRICS_FILE).read_text().splitlines()
-    return float(json.loads(last)["seconds"]) / 60
-
-
-def machine() -> dict[str, Any]:
-    """What the runs are made on."""
-    return {
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),
     }
 
 

@@ -1,11 +1,13 @@
 """results/README.md: the tables, what agrees with the paper, and where the rest is discussed."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from recipes.experiments import EXPERIMENTS, Experiment
+from recipes.together import PAGE, TASKS, TITLE, TOGETHER, together_rows
+from textrl.config import COMBINED
 
 SMALLEST_GAP = 0.005
 """Means of the paper that differ by less are called equal."""
@@ -20,6 +22,8 @@ def write_summary(output: Path) -> Path:
     }
     parts = [INTRODUCTION.strip()]
     parts += [section(EXPERIMENTS[name], results, output) for name, results in found.items()]
+    if (output / f"{COMBINED}.json").is_file():
+        parts.append(together_section(json.loads((output / f"{COMBINED}.json").read_text())))
     if points := sorted(output.glob("hypothesis-*.png")):
         figures = [f"![{figure.stem}]({figure.name})" for figure in points]
         parts += [HYPOTHESIS.strip(), *figures]
@@ -59,12 +63,36 @@ def section(experiment: Experiment, results: Mapping[str, Any], output: Path) ->
 
 def markdown_table(experiment: Experiment, results: Mapping[str, Any]) -> str:
     """The table, with the differences in italics."""
-    header, *rows = table_rows(experiment, results)
+    rows = table_rows(experiment, results)
     for row in rows:
         if row[0] in results["differences"]:
             row[0] = f"*{row[0]}*"
-    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+    return as_markdown(rows)
+
+
+def as_markdown(rows: Sequence[Sequence[str]]) -> str:
+    """Header and rows as a table whose first column is of words."""
+    header, *others = rows
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *others]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def together_section(results: Mapping[str, Any]) -> str:
+    """The agent of all tasks: how it was run, and its table."""
+    minutes, machine = results["minutes_per_run"], results["machine"]
+    took = ", ".join(f"{name} {each:.0f}" for name, each in minutes.items())
+    seeds = results["tasks"][TASKS[0]]["sampled"][TOGETHER]["seeds"]
+    lines = [
+        f"## {TITLE} (not in the paper)",
+        f"`python recipes/reproduce.py --scale {results['scale']} --only {COMBINED}` made these on"
+        f" {results['made']}, on {machine['cores']} CPU cores (torch {machine['torch']}): the"
+        f" presets as they are, {seeds} seed{'s' * (seeds > 1)}. Minutes of one run: {took}; all"
+        f" of them: {results['minutes']:.0f}.",
+        as_markdown(together_rows(results)),
+        *[REMARKS[COMBINED].strip()] * (results["scale"] == "quick"),
+        f"Discussed in [{PAGE}](../{PAGE}).",
+    ]
+    return "\n\n".join(lines)
 
 
 def table_rows(experiment: Experiment, results: Mapping[str, Any]) -> list[list[str]]:
@@ -172,6 +200,9 @@ minimized; that the agents play better for it could not be shown.
 Values tell good questions from bad ones, which helps an agent that samples by more than two
 questions. A greedy one they lead to ask again what it knows: Q errs by more than a wasted question
 costs.
+""",
+    COMBINED: """
+Each task keeps its own algorithm; what they share is one network and its steps.
 """,
 }
 """What we think of the results at the quick scale; the pages in docs/ say more."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from envs.tasks import make_task
-from textrl.algorithms import ALGORITHMS, make_loss
+from textrl.algorithms import ALGORITHMS, heads_of, make_loss
 from textrl.batches import Batches
 from textrl.build import new_model
 from textrl.checkpoint import (
@@ -36,6 +36,7 @@ from textrl.combined import (
 )
 from textrl.combined_config import (
     CombinedConfig,
+    algorithms_of,
     flat_settings,
     parse_run_config,
     save_run_config,
@@ -90,16 +91,17 @@ def main() -> None:
             open_checkpoint_repo(config.push_to_hub, config.private)
 
     task = make_task(config)
-    algorithm = ALGORITHMS[config.algo]
     share = (accelerator.process_index, accelerator.num_processes)
     with accelerator.main_process_first():
-        batches, episodes = batches_of(task, config, algorithm.filters_episodes, *share)
+        batches, episodes = batches_of(task, config, *share)
     if accelerator.is_main_process and isinstance(task, LoggedTask):
         print(task.describe_data())
 
     set_seed(config.seed)
-    make = new_combined_model if is_combined else new_model
-    model = make(task, config, algorithm.heads, algorithm.q_heads)
+    if is_combined:
+        model = new_combined_model(task, config)
+    else:
+        model = new_model(task, config, *heads_of(config))
     scores = partial(quick_scores, task, config)
     if is_combined:
         scores = partial(quick_scores_of_games, task, config, data_returns(task, config))
@@ -147,13 +149,14 @@ def rows_of(task: Task, config: TrainConfig) -> Dataset:
 
 
 def batches_of(
-    task: RunTask, config: TrainConfig, best_only: bool, process: int, processes: int
+    task: RunTask, config: TrainConfig, process: int, processes: int
 ) -> tuple[Batches, int]:
     """A process's share of a task's batches, and of how many episodes they are."""
+    if isinstance(task, CombinedTask):
+        return combined_batches_of(task, config, process, processes)
+    best_only = ALGORITHMS[config.algo].filters_episodes
     if isinstance(task, LoggedTask):
         return task.batches(config, best_only, process, processes)
-    if isinstance(task, CombinedTask):
-        return combined_batches_of(task, config, best_only, process, processes)
     rows = rows_of(task, config)
     longest = None if config.window else config.context
     check_episodes(rows, task.language, longest, task.observation_classes)
@@ -163,11 +166,11 @@ def batches_of(
 
 
 def combined_batches_of(
-    task: CombinedTask, config: CombinedConfig, best_only: bool, process: int, processes: int
+    task: CombinedTask, config: CombinedConfig, process: int, processes: int
 ) -> tuple[Batches, int]:
     """The same of several tasks."""
     found = [
-        batches_of(task.tasks[name], member, best_only, process, processes)
+        batches_of(task.tasks[name], member, process, processes)
         for name, member in config.sized_members().items()
     ]
     batches, episodes = zip(*found, strict=True)
@@ -210,7 +213,7 @@ def describe(config: TrainConfig, model: TextRLModel, episodes: int) -> str:
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
     members = config.sized_members().values() if isinstance(config, CombinedConfig) else [config]
     return (
-        f"{config.task}: {config.algo} on {episodes:,} episodes, {config.backbone} of"
+        f"{config.task}: {algorithms_of(config)} on {episodes:,} episodes, {config.backbone} of"
         f" {model.config.layers} layers x {model.config.width}"
         f" ({parameters / 1e6:.2f} M parameters to train),"
         f" {config.max_steps:,} steps of {sum(each.batch_size for each in members)} episodes,"

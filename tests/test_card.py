@@ -94,19 +94,21 @@ def test_what_a_stranger_is_told(wordle: WordleTask) -> None:
 
 
 def test_an_agent_of_two_tasks_tells_of_each(wordle: WordleTask) -> None:
-    members = {"one": TrainConfig(batch_size=32), "two": TrainConfig(batch_size=8, data="my/games")}
-    config = CombinedConfig(task="one,two", mix="two=2", algo="ilql", members=members)
+    two = TrainConfig(batch_size=8, data="my/games", algo="cql")
+    members = {"one": TrainConfig(batch_size=32), "two": two}
+    config = CombinedConfig(task="one,two", mix="two=2", members=members)
     task = CombinedTask({"one": wordle, "two": wordle})
     report = {"tasks": {"one": REPORT, "two": {**REPORT, "beta": 9.0}}}
     text = model_card(config, task, 10, "mine/agent", report)
     card = ModelCard(text)
-    assert card.data.tags == ["textrl", "offline-rl", "one", "two", "ilql"]
+    assert card.data.tags == ["textrl", "offline-rl", "one", "two", "ilql", "cql"]
     assert card.data.datasets == ["my/games"]
     found = [(each.dataset_type, each.metric_args["beta"]) for each in card.data.eval_results]
     assert found == [("one", 4.0), ("one", 4.0), ("two", 9.0), ("two", 9.0)]
     assert table(text[text.index("### two") :]) == table(text)[:5]
     for words in (
-        "# one,two, ilql",
+        "# one,two: one ilql, two cql",
+        "by implicit language Q-learning (ILQL) for one, conservative Q-learning (CQL) for two",
         "- one: Wordle: find",
         'load_agent("mine/agent", "one")',
         "32 episodes of one from 300,000 episodes that the task makes itself\n"

@@ -10,6 +10,7 @@ from textrl.combined_config import (
     OWN,
     SHARED,
     CombinedConfig,
+    algorithms_of,
     flat_settings,
     load_run_config,
     parse_run_config,
@@ -179,4 +180,7 @@ def test_help_shows_each_task_s_own(presets: Path, capsys: pytest.CaptureFixture
 def test_the_shipped_preset_parses() -> None:
     config = parse(SHIPPED, "--task", "wordle,gridworld,vizdoom,twenty")
     assert isinstance(config, CombinedConfig) and len(config.members) == 4
-    assert config.algo == "ilql"
+    algorithms = [member.algo for member in config.members.values()]
+    assert algorithms == ["ilql", "cql", "cql", "ilql"]
+    assert algorithms_of(config) == "wordle ilql, gridworld cql, vizdoom cql, twenty ilql"
+    assert algorithms_of(config.members["vizdoom"]) == "cql"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from textrl.batches import Batch
-from textrl.combined_config import CombinedConfig
+from textrl.combined_config import CombinedConfig, members_of
 from textrl.config import TrainConfig
 from textrl.losses.bc import bc_loss
 from textrl.losses.bisimulation import BisimulationWeights
@@ -71,12 +71,19 @@ ALGORITHMS = {
 }
 
 
+def heads_of(config: TrainConfig) -> tuple[tuple[str, ...], int]:
+    """The heads that a run's model needs, and how many of them for Q; of several tasks, all that
+    one of them needs."""
+    chosen = [ALGORITHMS[member.algo] for member in members_of(config).values()]
+    heads = dict.fromkeys(head for each in chosen for head in each.heads)
+    return tuple(heads), max((each.q_heads for each in chosen if "q" in each.heads), default=2)
+
+
 def make_loss(config: TrainConfig) -> Loss:
     """The loss of a run; of one over several tasks, each batch's under its own task's settings."""
-    make = ALGORITHMS[config.algo].make_loss
+    losses = [ALGORITHMS[each.algo].make_loss(each) for each in members_of(config).values()]
     if not isinstance(config, CombinedConfig):
-        return make(config)
-    losses = [make(member) for member in config.members.values()]
+        return losses[0]
 
     def loss(outputs: TextRLOutput, batch: Batch) -> Terms:
         assert batch.game is not None

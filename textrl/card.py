@@ -7,7 +7,7 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCardData
 
 from textrl.combined import CombinedTask, RunTask
-from textrl.combined_config import CombinedConfig
+from textrl.combined_config import CombinedConfig, algorithms_of, members_of
 from textrl.config import NEW_BACKBONES, TrainConfig
 from textrl.hub import is_hub_name
 from textrl.offline import MEANINGS
@@ -76,10 +76,10 @@ def model_card(
 
     steps: how many of config.max_steps it has been trained. name: where it can be loaded from.
     """
-    members = config.members if isinstance(config, CombinedConfig) else {config.task: config}
+    members = members_of(config)
     public = [member.data for member in members.values() if _is_public(member.data)]
     steps_of = f"{steps:,} of {config.max_steps:,}" if steps < config.max_steps else f"{steps:,}"
-    algorithm = ALGORITHM_NAMES[config.algo]
+    algorithm = _algorithm(members)
     if config.bisim:
         algorithm += f" with a bisimulation loss (weight {config.bisim:g})"
     backbone = f"a {config.backbone} backbone of {config.layers} layers x {config.width}"
@@ -105,7 +105,8 @@ def model_card(
         library_name="textrl",
         pipeline_tag="reinforcement-learning",
         tags=[
-            *("textrl", "offline-rl", *members, config.algo),
+            *("textrl", "offline-rl", *members),
+            *dict.fromkeys(member.algo for member in members.values()),
             *(["lora"] if config.lora_rank else []),
         ],
         datasets=public or None,
@@ -117,7 +118,7 @@ def model_card(
 {metadata.to_yaml()}
 ---
 
-# {config.task}, {config.algo}
+# {config.task}: {algorithms_of(config)}
 
 {task.summary()}
 
@@ -147,6 +148,14 @@ Trained for {steps_of} steps (preset `{config.preset}`, seed {config.seed}), eac
 
 - It learned from episodes that others played: in situations far from those, its values are guesses.
 {limits}"""
+
+
+def _algorithm(members: Mapping[str, TrainConfig]) -> str:
+    """In words; of tasks that differ in it, who has which."""
+    names = {name: ALGORITHM_NAMES[member.algo] for name, member in members.items()}
+    if len({*names.values()}) == 1:
+        return next(iter(names.values()))
+    return ", ".join(f"{algorithm} for {name}" for name, algorithm in names.items())
 
 
 def _by_task(task: Task | CombinedTask, report: Report) -> list[tuple[str, Task, Report]]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from textrl.algorithms import heads_of
 from textrl.batches import Batch, Batches
 from textrl.build import config_for
 from textrl.combined_config import CombinedConfig
@@ -48,9 +49,7 @@ RunTask = Task | LoggedTask | CombinedTask
 """What one training run learns and one checkpoint is of."""
 
 
-def new_combined_model(
-    task: CombinedTask, config: CombinedConfig, heads: tuple[str, ...], q_heads: int = 2
-) -> TextRLModel:
+def new_combined_model(task: CombinedTask, config: CombinedConfig) -> TextRLModel:
     """The network with which a run over several tasks begins."""
     members = config.members
     with_frames = [members[name] for name, each in task.tasks.items() if each.frame_shape]
@@ -59,8 +58,9 @@ def new_combined_model(
     if len(patches) > 1:
         raise UserError(f"tasks with frames must have the same --patches, not {sorted(patches)}")
     shared = replace(config, context=longest, patches=max(patches, default=1))
-    shape = config_for(task, shared, heads, q_heads)
-    shape.games = to_json(lay_out(task.tasks, members))
+    shape = config_for(task, shared, *heads_of(config))
+    heads = {name: heads_of(member)[0] for name, member in members.items()}
+    shape.games = to_json(lay_out(task.tasks, members, heads))
     return TextRLModel(shape)
 
 
@@ -93,6 +93,7 @@ def model_of_game(model: TextRLModel, number: int) -> TextRLModel:
             "action_tokens": game.actions,
             "observation_classes": game.observation_classes,
             "window": game.window,
+            "heads": (*game.heads, *(head for head in shape.heads if head in OF_THE_WORLD)),
             "frame_shape": shape.frame_shape if game.has_frames else None,
             "patches": shape.patches if game.has_frames else 0,
             "beta": game.beta,
@@ -113,8 +114,10 @@ def model_of_game(model: TextRLModel, number: int) -> TextRLModel:
     return taken
 
 
+OF_THE_WORLD = ("world", "inverse")
+"""The heads that no algorithm trains, and that no game is played with."""
 COMMON = (
-    *("backbone", "cell", "layers", "width", "attention_heads", "context", "steps", "heads"),
+    *("backbone", "cell", "layers", "width", "attention_heads", "context", "steps"),
     *("representation_hidden", "representation_bound", "q_heads", "q_head", "q_rank"),
     *("value_gradient", "world_gradient"),
 )

@@ -37,7 +37,7 @@ from textrl.settings import (
 )
 
 OWN = (
-    *("data", "words", "episodes", "keep_top", "constrain", "layout", "context", "window"),
+    *("algo", "data", "words", "episodes", "keep_top", "constrain", "layout", "context", "window"),
     *("patches", "discount", "expectile", "conservatism", "action_lambda", "return_lambda"),
     *("whole_actions", "value_weight", "batch_size", "accumulation", "evaluate_episodes"),
     *("beta", "candidates", "plausible"),
@@ -194,6 +194,19 @@ def save_run_config(config: TrainConfig, path: Path) -> None:
         content[owner] = {name: getattr(member, name) for name in OWN}
     text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
     path.write_text(text, encoding="utf-8")
+
+
+def members_of(config: TrainConfig) -> Mapping[str, TrainConfig]:
+    """The settings of each task of a run, by name; of one task, the run's own."""
+    return config.members if isinstance(config, CombinedConfig) else {config.task: config}
+
+
+def algorithms_of(config: TrainConfig) -> str:
+    """For people: the algorithm of all tasks, or who has which."""
+    chosen = {name: member.algo for name, member in members_of(config).items()}
+    if len({*chosen.values()}) == 1:
+        return next(iter(chosen.values()))
+    return ", ".join(f"{name} {algo}" for name, algo in chosen.items())
 
 
 def flat_settings(config: TrainConfig) -> dict[str, Any]:

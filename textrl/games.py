@@ -31,6 +31,7 @@ class Game:
     observation_classes: int
     has_frames: bool
     window: int
+    heads: tuple[str, ...]  # those that its algorithm trains and that play it
     beta: float
     candidates: int
     plausible: float
@@ -79,7 +80,11 @@ def language_of(tasks: Mapping[str, Task]) -> GamesLanguage:
     return GamesLanguage((PAD, *begins, *seen, *said), tuple(said))
 
 
-def lay_out(tasks: Mapping[str, Task], configs: Mapping[str, TrainConfig]) -> list[Game]:
+def lay_out(
+    tasks: Mapping[str, Task],
+    configs: Mapping[str, TrainConfig],
+    heads: Mapping[str, tuple[str, ...]],
+) -> list[Game]:
     """Where each game's tokens are in that language, and how its run wants it to be played."""
     games: list[Game] = []
     first_action = language_of(tasks).first_action
@@ -97,6 +102,7 @@ def lay_out(tasks: Mapping[str, Task], configs: Mapping[str, TrainConfig]) -> li
             observation_classes=task.observation_classes,
             has_frames=task.frame_shape is not None,
             window=configs[name].window,
+            heads=heads[name],
             beta=configs[name].beta,
             candidates=configs[name].candidates,
             plausible=configs[name].plausible,
@@ -108,4 +114,4 @@ def lay_out(tasks: Mapping[str, Task], configs: Mapping[str, TrainConfig]) -> li
 
 def to_json(games: list[Game]) -> list[dict[str, Any]]:
     """As a model's config.json keeps them; Game(**each) is the way back."""
-    return [asdict(game) for game in games]
+    return [{**asdict(game), "heads": list(game.heads)} for game in games]

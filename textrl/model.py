@@ -160,21 +160,22 @@ class TextRLModel(PreTrainedModel):
         attention_mask, position_ids: for padding on the left, which only a language model takes.
         game: of a model of several, which one: tokens, actions and pairs are in its own numbers.
         """
-        actions = slice(None)
+        actions, heads = slice(None), self.config.heads
         if game is not None:
+            heads = self.config.game(game).heads
             actions = self.config.game(game).action_numbers
             tokens = self.config.game(game).ids(tokens.device)[tokens]
         padding = {"attention_mask": attention_mask, "position_ids": position_ids}
         phi, cache = self._encode(tokens, frames, state_positions, past_key_values, padding)
         output = TextRLOutput(representation=phi, past_key_values=cache)
-        if "policy" in self.config.heads:
+        if "policy" in heads:
             policy = self._logits(phi) if self.config.lm else self.policy(phi)
             output.policy = policy[..., actions]
         # The same numbers; only the gradient on its way back is scaled.
         phi = phi.detach() + self.config.value_gradient * (phi - phi.detach())
-        if "v" in self.config.heads:
+        if "v" in heads:
             output.v = self.v(phi).squeeze(-1)
-        if "q" in self.config.heads:
+        if "q" in heads:
             if past_key_values is None:  # to act, the targets are enough
                 fast = [self._of_tokens(head, phi)[..., actions] for head in self.q]
                 output.q = torch.stack(fast)

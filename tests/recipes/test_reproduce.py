@@ -11,9 +11,11 @@ import pytest
 
 from recipes import figures, visits
 from recipes.experiments import EXPERIMENTS, Experiment, Run, plan
-from recipes.reproduce import compare, is_done, train_all, write_runs
+from recipes.reproduce import compare
+from recipes.runs import is_done, train_all, write_runs
 from recipes.summary import REMARKS, section, table_rows
 from textrl.checkpoint import weights_digest
+from textrl.config import COMBINED
 from textrl.errors import UserError
 from textrl.publish import saved_report
 
@@ -109,14 +111,14 @@ def test_the_page_says_how_long_it_took_and_why_it_came_out_so(tmp_path: Path) -
     assert REMARKS["gridworld"].strip() not in section(
         TINY, {**results, "scale": "paper"}, tmp_path
     )
-    assert {*REMARKS} == {*EXPERIMENTS}
+    assert {*REMARKS} == {*EXPERIMENTS, COMBINED}
 
 
 def test_every_run_leaves_a_file_that_says_how_it_was_made(tmp_path: Path) -> None:
     runs = plan(TINY, "quick", 1, tmp_path / "runs")
     for run in runs:
         finished(run, mean=0.25)
-    write_runs(runs, tmp_path / "results")
+    write_runs("gridworld", runs, tmp_path / "results")
     files = sorted((tmp_path / "results").iterdir())
     names = ["gridworld-gpt2-cql+bisim-seed0.json", "gridworld-gpt2-cql-seed0.json"]
     assert [file.name for file in files] == names

@@ -95,25 +95,34 @@ def test_killed_and_resumed_equals_uninterrupted(
     assert len(losses(place / "whole")) == 6
 
 
-def test_two_processes_follow_one(place: Path, run: Run) -> None:
+@pytest.mark.parametrize("how", ["two-cpus", "fsdp"])
+def test_two_processes_follow_one(place: Path, run: Run, how: str) -> None:
+    """A copy of the model in each (DDP), or one in pieces (FSDP)."""
     # Which histories the bisimulation loss compares depends on the process that reads them: it is
     # computed here, slow adapter and all, but weighs nothing.
     weightless = ["--bisim", "1e-12"]
-    run(train, *arguments("one"), *weightless)
-    launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu"]
-    launch += ["--num_processes", "2", "--mixed_precision", "no", str(ROOT / "recipes/train.py")]
-    environment = {**os.environ, "ACCELERATE_USE_CPU": "true", "PYTHONPATH": str(ROOT)}
-    subprocess.run(
-        [*launch, *arguments("two"), *weightless],
-        check=True,
+    if not (place / "one").exists():
+        run(train, *arguments("one"), *weightless)
+    script = {"two-cpus": "recipes/train.py", "fsdp": "tests/fsdp_on_cpu.py"}[how]
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--main_process_port", "0"]
+    launch += ["--config_file", str(ROOT / f"recipes/configs/accelerate/{how}.yaml")]
+    launch += ["--mixed_precision", "no", str(ROOT / script)]
+    done = subprocess.run(
+        [*launch, *arguments(how), *weightless],
         cwd=place,
         capture_output=True,
-        env=environment,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
-    one, two = losses(place / "one"), losses(place / "two")
+    assert done.returncode == 0, done.stderr[-3000:]
+    one, two = losses(place / "one"), losses(place / how)
     assert two == pytest.approx(one, abs=1e-4)
     assert two != one, "the run was not split at all"
     assert one[-1] < one[0]
+    # What the processes saved together is a whole agent.
+    ours, theirs = (load_agent(str(place / name))[0].state_dict() for name in ("one", how))
+    assert ours.keys() == theirs.keys()
+    assert all(torch.allclose(ours[name], theirs[name], atol=1e-4) for name in ours)
 
 
 def test_merged_it_says_the_same_without_peft(
