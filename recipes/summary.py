@@ -203,10 +203,10 @@ possible player. With targets that look further ahead and fewer steps (`twenty-2
 greedy play was worse than imitation.
 """,
     COMBINED: """
-Each task keeps its own algorithm; what they share is one network and its steps. When it samples, the
-agent of all tasks keeps most of what each agent of one task gains over imitation. In greedy Wordle
-there is next to no gain to keep, and greedy ViZDoom has 25 episodes. One seed, and the mix of the
-tasks was chosen after a run of the same seed (`combined-equal-mix.json`).
+Each task keeps its own algorithm; what they share is one network and its steps. When it samples,
+the agent of all tasks keeps most of what each agent of one task gains over imitation. In greedy
+Wordle there is next to no gain to keep, and greedy ViZDoom has 25 episodes. One seed, and the mix
+of the tasks was chosen after a run of the same seed (`combined-equal-mix.json`).
 """,
 }
 """What we think of the results at the quick scale; the pages in docs/ say more."""

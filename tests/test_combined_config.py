@@ -184,3 +184,12 @@ def test_the_shipped_preset_parses() -> None:
     assert algorithms == ["ilql", "cql", "cql", "ilql"]
     assert algorithms_of(config) == "wordle ilql, gridworld cql, vizdoom cql, twenty ilql"
     assert algorithms_of(config.members["vizdoom"]) == "cql"
+
+
+def test_the_shipped_mix_is_of_the_tasks_that_are_there() -> None:
+    every = parse(SHIPPED, "--task", "wordle,gridworld,vizdoom")
+    two = parse(SHIPPED, "--task", "wordle,gridworld")
+    assert isinstance(every, CombinedConfig) and isinstance(two, CombinedConfig)
+    assert every.proportions == {"wordle": 1.0, "gridworld": 0.5, "vizdoom": 1.5}
+    assert two.proportions == {"wordle": 1.0, "gridworld": 0.5}
+    assert [each.batch_size for each in every.sized_members().values()] == [64, 16, 12]

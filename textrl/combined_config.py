@@ -171,6 +171,10 @@ def read_combined(presets: Path, names: Sequence[str], preset: str) -> CombinedC
     for key in ("task", "preset"):
         if key in shared:
             raise UserError(f"{files[preset]}: {key} belongs on the command line: remove it")
+    # The preset's mix may name tasks that this run leaves out.
+    absent = known_tasks(presets) - {*names}
+    parts = str(shared.get("mix", "")).split(",")
+    shared["mix"] = ",".join(part for part in parts if part.partition("=")[0] not in absent)
     return combine({**shared, "task": ",".join(names), "preset": preset}, own)
 
 
