@@ -17,11 +17,11 @@ wordle: $(INSTALLED) ## train an agent that plays Wordle and evaluate it
 	@$(LAUNCH) recipes/train.py --task wordle --resume
 	@echo
 	@echo "The agent is in runs/wordle. Play against it:"
-	@echo "  $(BIN)/python recipes/play.py runs/wordle   # in the browser: $(BIN)/pip install -e '.[play]', then with --web"
+	@echo "  $(BIN)/textrl play runs/wordle   # in the browser: $(BIN)/pip install -e '.[play]', then with --web"
 	@echo "Next you could try"
-	@echo "  $(BIN)/python recipes/evaluate.py runs/wordle --beta 8   # trust its values less"
-	@echo "  $(BIN)/python recipes/train.py --task wordle --algo bc --output runs/bc   # imitation only"
-	@echo "  $(BIN)/python recipes/evaluate.py runs/wordle --against runs/bc   # which is better?"
+	@echo "  $(BIN)/textrl evaluate runs/wordle --beta 8   # trust its values less"
+	@echo "  $(BIN)/textrl train --task wordle --algo bc --output runs/bc   # imitation only"
+	@echo "  $(BIN)/textrl evaluate runs/wordle --against runs/bc   # which is better?"
 
 test: lint ## check style and types, then run the tests
 	@$(BIN)/pytest -q --numprocesses auto --dist loadfile

@@ -1,33 +1,19 @@
 """Make a dataset: parse -> task -> play or read games -> write -> summary. Or check one."""
 
+import argparse
+import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import transformers
-
-from envs.tasks import make_task
-from envs.text.check import check_conversations
-from envs.text.task import TextTask, load_language
-from envs.twenty.conversations import write_conversations
-from envs.twenty.task import TwentyTask
-from envs.vizdoom.actor import load_actor
-from envs.vizdoom.task import VizdoomTask
-from envs.wordle.task import WordleTask
-from textrl.collect import refuse_existing
-from textrl.dataset import returns_by, returns_by_behaviour
+from textrl.config.command_line import add_group, read_group
+from textrl.config.options import flag, options_of
+from textrl.config.parser import Parser, make_parser
+from textrl.config.presets import PRESETS, configure, preset_files
+from textrl.config.registry import TASKS, find, follow, known
 from textrl.errors import UserError, run_recipe
-from textrl.language_model import lm_folder
-from textrl.parser import make_parser
-from textrl.publish import COLLECTION_FILE, how_to_go_on, open_dataset_repo, push_dataset
-from textrl.report import dataset_table, write_json
-from textrl.settings import read_preset
 
-PRESETS = Path(__file__).parent / "configs"
-EXAMPLE = "python recipes/collect.py --task wordle --episodes 1000000 --output data/wordle-1m"
-TWEETS_HOW = (
-    "Games that people shared on Twitter: the colours are theirs, the letters were drawn, row by"
-    " row, from the words that give those colours."
-)
+EXAMPLE = "textrl collect --task wordle --episodes 1000000 --output data/wordle-1m"
 
 
 def main() -> None:
@@ -54,7 +40,9 @@ def main() -> None:
         choices=("refuse", "skip"),
         help="check: whether bad rows are an error",
     )
-    parser.add_argument("--task", help="which task's episodes to make")
+    parser.add_argument(
+        "--task", help=f"whose episodes to make ({', '.join(known(TASKS))}, or module:CLASS)"
+    )
     parser.add_argument(
         "--episodes", type=int, metavar="N", help="how many (default: as the quick preset has)"
     )
@@ -66,88 +54,101 @@ def main() -> None:
         "--workers", type=int, metavar="N", help="processes (default: one per core)"
     )
     parser.add_argument(
-        "--words", default="paper", help="wordle: paper (236 answers), full, or a file"
-    )
-    parser.add_argument("--layout", default="default", help="gridworld: default, or a file")
-    parser.add_argument(
-        "--tweets", metavar="CSV", help="wordle: read games that people shared instead"
-    )
-    parser.add_argument(
-        "--conversations", metavar="FILE", help="twenty: write them as chat messages (JSONL) too"
-    )
-    parser.add_argument(
-        "--a2c",
-        metavar="CHECKPOINT",
-        help="vizdoom: a folder of recipes/train_a2c.py, to play in place of the medium player",
-    )
-    parser.add_argument(
         "--push-to-hub", default="", metavar="USER/NAME", help="publish it on the Hugging Face Hub"
     )
     parser.add_argument(
         "--private", action="store_true", help="make the repository one that only you can see"
     )
+    add_tasks_own(parser)
     options = parser.parse_args()
     for name, least in (("episodes", 1), ("workers", 1), ("seed", 0), ("context", 2)):
         value = getattr(options, name)
         if value is not None and value < least:
             raise UserError(f"--{name} must be at least {least}, not {value}")
-
     if options.check:
-        transformers.utils.logging.disable_progress_bar()
-        language = load_language(lm_folder(options.backbone)) if options.backbone else None
-        skips_bad = options.on_bad_rows == "skip"
-        check_conversations(options.check, language, options.context, skips_bad)
+        check(options)
         return
     for name in ("task", "output"):
         if not getattr(options, name):
             raise UserError(f"--{name} is missing (see --help)")
-    if options.task == TextTask.name:
-        raise UserError("--task text has nobody to play it: its conversations are your own")
-    preset = read_preset(PRESETS, options.task, "quick")
-    task = make_task(replace(preset, words=options.words, layout=options.layout))
-    if options.conversations and not isinstance(task, TwentyTask):
-        raise UserError("--conversations are of twenty questions: choose --task twenty")
-    if options.a2c and not isinstance(task, VizdoomTask):
-        raise UserError("--a2c plays My Way Home: choose --task vizdoom")
+    collect(options)
+
+
+def add_tasks_own(parser: Parser) -> None:
+    """The options of the task that is collected or, where none is named yet, of every task."""
+    choice = Parser(add_help=False, allow_abbrev=False)
+    choice.add_argument("--task")
+    chosen = choice.parse_known_args(sys.argv[1:])[0].task
+    names = [follow(TASKS, chosen).name] if chosen else known(TASKS)
+    refuse_foreign(sys.argv[1:], names)
+    for name in names:
+        entry = find(TASKS, name)
+        if not entry.is_learned_alone:  # it has no episodes of its own
+            section = parser.add_argument_group(name)
+            add_group(section, entry.options)
+            add_group(section, entry.collect_options)
+
+
+def refuse_foreign(words: Sequence[str], names: Sequence[str]) -> None:
+    """Refuse what only making another task's data asks for, and say whose it is."""
+    ours = {option for name in names for option in options_of(find(TASKS, name).collect_options)}
+    given = {word.split("=")[0] for word in words}
+    for name in known(TASKS):
+        for option in options_of(find(TASKS, name).collect_options):
+            if option not in ours and flag(option) in given:
+                raise UserError(f"{flag(option)} is for {name}: choose --task {name}")
+
+
+def check(options: argparse.Namespace) -> None:
+    """Look through a file of conversations."""
+    import transformers
+
+    from textrl.envs.text.check import check_conversations
+    from textrl.envs.text.task import load_language
+    from textrl.model.language_model import lm_folder
+
+    transformers.utils.logging.disable_progress_bar()
+    language = load_language(lm_folder(options.backbone)) if options.backbone else None
+    skips_bad = options.on_bad_rows == "skip"
+    check_conversations(options.check, language, options.context, skips_bad)
+
+
+def collect(options: argparse.Namespace) -> None:
+    """Make the dataset, say what is in it, and publish it if that is wanted."""
+    from textrl.data.collect import refuse_existing
+    from textrl.data.dataset import returns_by, returns_by_behaviour
+    from textrl.evaluation.report import dataset_table, write_json
+    from textrl.sharing.publish import COLLECTION_FILE, open_dataset_repo, publish_dataset
+    from textrl.tasks.entry import task_class
+    from textrl.tasks.members import expect
+    from textrl.tasks.task import Task
+
+    entry = find(TASKS, options.task)
+    if entry.is_learned_alone:
+        raise UserError(f"--task {entry.name} has nobody to play it: its episodes are your own")
+    of_task = read_group(options, entry.options)
+    of_collecting = read_group(options, entry.collect_options)
+    preset = "quick" if "quick" in preset_files(PRESETS, entry.name) else None
+    run = configure(options.task, preset)
+    member = replace(run.members[entry.name], task_options=of_task)
+    task = expect(task_class(entry.name).from_config(member, run), Task, "collecting")
     folder = Path(options.output)
-    for path in (folder, *([Path(options.conversations)] if options.conversations else [])):
-        refuse_existing(path)
-    actor = load_actor(Path(options.a2c)) if options.a2c else None
+    refuse_existing(folder)
+    task.check_collecting(of_collecting)
     if options.push_to_hub:
         open_dataset_repo(options.push_to_hub, options.private)
-    if options.tweets:
-        how = TWEETS_HOW
-        if not isinstance(task, WordleTask):
-            raise UserError("--tweets holds games of wordle: choose --task wordle")
-        rows = task.collect_tweets(Path(options.tweets), options.seed, folder, options.workers)
-    else:
-        how = f"Simulated by the players that the task brings along, seed {options.seed}."
-        episodes = options.episodes or preset.episodes
-        if actor is not None and isinstance(task, VizdoomTask):
-            how += (
-                f" The a2c policy had learned for {actor.steps:,} steps and found the armor in"
-                f" {actor.success:.1%} of {actor.episodes} episodes then."
-            )
-            rows = task.collect(episodes, options.seed, folder, options.workers, actor)
-        else:
-            rows = task.collect(episodes, options.seed, folder, options.workers)
+    episodes = options.episodes or member.episodes
+    rows, how = task.collect_as(of_collecting, episodes, options.seed, folder, options.workers)
 
     write_json(folder / COLLECTION_FILE, {"how": how})
-    if options.conversations:
-        write_conversations(rows, task.language, Path(options.conversations))
     returns = returns_by_behaviour(rows)
     print(dataset_table(returns))
     print(task.describe_data(returns))
     if "start" in rows.features:
         print(dataset_table(returns_by(rows, "start"), "start"))
-    print(
-        f"{len(rows):,} episodes in {folder}: recipes/train.py --task {task.name} --data {folder}"
-    )
+    print(f"{len(rows):,} episodes in {folder}: textrl train --task {options.task} --data {folder}")
     if options.push_to_hub:
-        try:
-            print(f"published as {push_dataset(folder, options.push_to_hub, task)}")
-        except UserError as error:
-            raise UserError(f"{error}; {how_to_go_on(folder, options.push_to_hub)}") from error
+        print(f"published as {publish_dataset(folder, options.push_to_hub, task)}")
 
 
 if __name__ == "__main__":

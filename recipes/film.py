@@ -1,18 +1,13 @@
 """Film an episode of My Way Home: load -> play -> GIF."""
 
+import argparse
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-import transformers
-
-from envs.tasks import load_agent
-from envs.vizdoom.task import VizdoomTask
-from textrl.decoding import Decoding
+from textrl.config.parser import make_parser
 from textrl.errors import UserError, run_recipe
-from textrl.parser import make_parser
-from textrl.policy import Policy
 
-EXAMPLE = "python recipes/film.py runs/vizdoom --output episode.gif --hard"
+EXAMPLE = "textrl film runs/vizdoom --output episode.gif --hard"
 
 
 def main() -> None:
@@ -33,20 +28,31 @@ def main() -> None:
         raise UserError(f"--output must end in .gif, not {options.output!r}")
     if options.every < 1:
         raise UserError(f"--every must be at least 1, not {options.every}")
-    transformers.utils.logging.disable_progress_bar()
+    film(options)
 
-    model, task = load_agent(options.checkpoint, "vizdoom")
-    if not isinstance(task, VizdoomTask):
-        raise UserError(f"{options.checkpoint!r} plays {task.name}, which has no film")
-    from envs.vizdoom.env import MyWayHomeEnv
-    from envs.vizdoom.render import save_film
+
+def film(options: argparse.Namespace) -> None:
+    """Play an episode and write what was seen."""
+    import numpy as np
+    import transformers
+
+    from textrl import Decoding, Policy, load_agent
+    from textrl.envs.vizdoom.task import VizdoomTask
+    from textrl.tasks.members import expect
+
+    transformers.utils.logging.disable_progress_bar()
+    model, task = load_agent(options.checkpoint, VizdoomTask.name)
+    task = expect(task, VizdoomTask, "a film")
+    from textrl.envs.vizdoom.env import MyWayHomeEnv
+    from textrl.envs.vizdoom.render import save_film
 
     env = MyWayHomeEnv(hard=options.hard, render_mode="rgb_array")
     decoding = Decoding.of(model, sample=not options.greedy)
     policy = Policy(model, task.language, decoding, options.seed)
     frame, _ = env.reset(seed=options.seed)
     policy.begin(task.prompt(1), frame[None])
-    pictures, score, is_over = [env.render()], 0.0, False
+    pictures: list[Any] = [env.render()]  # never None in this mode
+    score, is_over = 0.0, False
     while not is_over:
         action = policy.act()
         frame, reward, terminated, truncated, info = env.step(int(task.to_env_actions(action)[0]))

@@ -3,16 +3,11 @@
 import shutil
 from pathlib import Path
 
-import transformers
-
-from textrl.checkpoint import LOADED_FILES, WEIGHTS_FILE, load_model, scratch_folder
+from textrl.config.parser import make_parser
 from textrl.errors import UserError, run_recipe
-from textrl.hub import fetch
-from textrl.parser import make_parser
-from textrl.publish import CHECKPOINT_FILES, EVALUATION_FILE
 
-EXAMPLE = "python recipes/merge.py runs/text --output runs/text-merged"
-NOT_COPIED = ("config.json", WEIGHTS_FILE, EVALUATION_FILE)
+EXAMPLE = "textrl merge runs/text --output runs/text-merged"
+NOT_COPIED = ("config.json", "model.safetensors", "evaluation.json")
 """What is written anew, and the report, which is of other weights."""
 
 
@@ -30,11 +25,24 @@ def main() -> None:
     output = Path(options.output)
     if output.exists():
         raise UserError(f"{options.output!r} exists already: choose another --output")
-    transformers.utils.logging.disable_progress_bar()
+    merge(options.adapter, options.base, output)
+    size = (output / "model.safetensors").stat().st_size
+    print(f"{options.output}: {size / 1e6:,.0f} MB, loads without peft and without its base")
 
-    model, _ = load_model(options.adapter, options.base)
+
+def merge(adapter: str, base: str | None, output: Path) -> None:
+    """Write the merged checkpoint, which appears whole or not at all."""
+    import transformers
+
+    from textrl.data.download import fetch
+    from textrl.data.files import scratch_folder
+    from textrl.sharing.checkpoint import LOADED_FILES, load_model
+    from textrl.sharing.publish import CHECKPOINT_FILES
+
+    transformers.utils.logging.disable_progress_bar()
+    model = load_model(adapter, base)
     model.merge_adapter()
-    folder = fetch(options.adapter, "model", [*LOADED_FILES, *CHECKPOINT_FILES])
+    folder = fetch(adapter, "model", [*LOADED_FILES, *CHECKPOINT_FILES])
     with scratch_folder(output) as scratch:
         for pattern in CHECKPOINT_FILES:
             for path in folder.glob(pattern):
@@ -42,8 +50,6 @@ def main() -> None:
                     shutil.copy(path, scratch)
         model.save_pretrained(scratch)
         scratch.rename(output)
-    size = (output / WEIGHTS_FILE).stat().st_size
-    print(f"{options.output}: {size / 1e6:,.0f} MB, loads without peft and without its base")
 
 
 if __name__ == "__main__":

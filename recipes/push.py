@@ -1,26 +1,12 @@
 """Publish a trained agent or a dataset: load -> evaluate -> push."""
 
-import json
 from pathlib import Path
 
-import transformers
-
-from envs.tasks import load_checkpoint, task_of_checkpoint
-from textrl.checkpoint import TASK_FILE
+from textrl.config.parser import make_parser
+from textrl.config.registry import ALGORITHMS, TASKS, follow
 from textrl.errors import UserError, run_recipe
-from textrl.parser import make_parser
-from textrl.publish import (
-    EVALUATION_FILE,
-    evaluate_checkpoint,
-    how_to_go_on,
-    open_checkpoint_repo,
-    open_dataset_repo,
-    push_checkpoint,
-    push_dataset,
-    saved_report,
-)
 
-EXAMPLE = "python recipes/push.py runs/wordle USER/NAME --private"
+EXAMPLE = "textrl push runs/wordle USER/NAME --private"
 
 
 def main() -> None:
@@ -37,42 +23,55 @@ def main() -> None:
     parser.add_argument(
         "--no-evaluate",
         action="store_true",
-        help=f"do not play to fill the card's results if there is no {EVALUATION_FILE} yet",
+        help="do not play to fill the card's results if there is no evaluation.json yet",
     )
+    parser.add_argument("--task", help="module:CLASS, if it was trained on a task of your own")
+    parser.add_argument("--algo", help="module:OBJECT, if by an algorithm of your own")
     options = parser.parse_args()
-    transformers.utils.logging.disable_progress_bar()
+    for group, name in ((TASKS, options.task), (ALGORITHMS, options.algo)):
+        if name:
+            follow(group, name)
     folder = Path(options.folder)
     if not folder.is_dir():
         raise UserError(f"{options.folder!r} is no folder: give that of a run or of a dataset")
-    publish = publish_dataset if (folder / "dataset_info.json").is_file() else publish_checkpoint
+    publish = push_dataset if (folder / "dataset_info.json").is_file() else push_agent
     print(f"published as {publish(folder, options.repo, options.private, options.no_evaluate)}")
 
 
-def publish_checkpoint(folder: Path, repo: str, private: bool, no_evaluate: bool) -> str:
+def push_agent(folder: Path, repo: str, private: bool, no_evaluate: bool) -> str:
     """Push an agent, with results in its card unless told not to play for them."""
-    model, task = load_checkpoint(str(folder))
+    import transformers
+
+    from textrl.sharing.checkpoint import load_checkpoint
+    from textrl.sharing.publish import (
+        evaluate_checkpoint,
+        open_checkpoint_repo,
+        publish_checkpoint,
+        saved_report,
+    )
+
+    transformers.utils.logging.disable_progress_bar()
+    model, members = load_checkpoint(str(folder))
     open_checkpoint_repo(repo, private)
     if saved_report(folder) is None and not no_evaluate:
         print("evaluating first")
-        evaluate_checkpoint(folder, task, model)
-    try:
-        return push_checkpoint(folder, repo, task, model.config.steps)
-    except UserError as error:
-        raise UserError(f"{error}; {how_to_go_on(folder, repo)}") from error
+        evaluate_checkpoint(folder, members, model)
+    return publish_checkpoint(folder, repo, members, model.config.steps)
 
 
-def publish_dataset(folder: Path, repo: str, private: bool, no_evaluate: bool) -> str:
+def push_dataset(folder: Path, repo: str, private: bool, no_evaluate: bool) -> str:
     """Push episodes."""
+    from textrl.data.task_file import TASK_FILE, read_task_file
+    from textrl.sharing.publish import open_dataset_repo, publish_dataset
+    from textrl.tasks.members import Members
+
     if no_evaluate:
         raise UserError("--no-evaluate is for agents, and this is a dataset: leave it out")
     if not (folder / TASK_FILE).is_file():
-        raise UserError(f"{str(folder)!r} has no {TASK_FILE}: make it with recipes/collect.py")
-    task = task_of_checkpoint(json.loads((folder / TASK_FILE).read_text()))
+        raise UserError(f"{str(folder)!r} has no {TASK_FILE}: make it with textrl collect")
+    _, task = Members.of_saved(*read_task_file(folder / TASK_FILE)).one()
     open_dataset_repo(repo, private)
-    try:
-        return push_dataset(folder, repo, task)
-    except UserError as error:
-        raise UserError(f"{error}; {how_to_go_on(folder, repo)}") from error
+    return publish_dataset(folder, repo, task)
 
 
 if __name__ == "__main__":

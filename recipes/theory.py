@@ -1,52 +1,18 @@
 """Check the paper's theory on small POMDPs: measure -> over seeds -> JSON -> figures."""
 
-import itertools
-import json
-import os
-import signal
-import time
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
 
-import transformers
-from tqdm import tqdm
-
-from envs.tasks import load_checkpoint
-from textrl.combined import CombinedTask
+from textrl.config.parser import make_parser
 from textrl.errors import UserError, run_recipe
-from textrl.parser import make_parser
-from textrl.report import write_json
-from textrl.tabular import figures, study
-from textrl.tabular.agent import agent_clusters, history_representations
-from textrl.tabular.families import FAMILIES
-from textrl.tabular.together import (
-    EPSILONS,
-    SCALES,
-    SIZES,
-    Job,
-    agent_table,
-    put_clusters,
-    put_curves,
-    put_lemma,
-    summary_table,
-)
-from textrl.task import LoggedTask
+from textrl.recipes.reproducing.experiments import THEORY_PARTS
 
-EXAMPLE = "python recipes/theory.py --seeds 20 --output results"
-PARTS = ("suboptimality", "clusters", "lemma")
-SHORTEST = 2
-RANDOM_LONGEST = 4  # random POMDPs have no classes that would keep the linear programs few
-LEMMA_LONGEST = 6
-AGENT_SHARES = (0.1, 0.2, 0.5, 1.0, 2.0)
+EXAMPLE = "textrl theory --seeds 20 --output results"
 
 
 def main() -> None:
     """Parse the command line and run."""
     parser = make_parser("Check the paper's theorems and lemma 1 on small POMDPs.", EXAMPLE)
-    parser.add_argument("--only", choices=PARTS, help="one part (default: all three)")
+    parser.add_argument("--only", choices=THEORY_PARTS, help="one part (default: all three)")
     parser.add_argument("--seeds", type=int, default=20, metavar="N", help="datasets of each size")
     parser.add_argument("--max-horizon", type=int, default=8, metavar="N", help="the longest one")
     parser.add_argument("--output", default="results", metavar="DIR", help="where results go")
@@ -62,7 +28,7 @@ def main() -> None:
     for name in ("seeds", "jobs"):
         if getattr(options, name) < 1:
             raise UserError(f"--{name} must be at least 1, not {getattr(options, name)}")
-    if not SHORTEST < options.max_horizon <= 9:
+    if not 3 <= options.max_horizon <= 9:
         raise UserError(f"--max-horizon must be 3 to 9, not {options.max_horizon}")
     if options.histories < 10:
         raise UserError(f"--histories must be at least 10, not {options.histories}")
@@ -70,142 +36,10 @@ def main() -> None:
         raise UserError("--agent is a part of its own: leave out --only")
     for package in ("scipy", "matplotlib"):
         if find_spec(package) is None:
-            raise UserError(f"the theory needs {package}: pip install 'textrl[theory]'")
-    output = Path(options.output)
-    name = "theory-agent" if options.agent else "theory"
-    numbers = Path(options.json) if options.json else output / f"{name}.json"
-    for folder in (output, numbers.parent):
-        folder.mkdir(parents=True, exist_ok=True)
+            raise UserError(f"the theory needs {package}: pip install 'offline-textrl[theory]'")
+    from textrl.recipes.measuring.theory import measure_theory
 
-    if options.agent:
-        transformers.utils.logging.disable_progress_bar()
-        results = measure_agent(options.agent, options.histories, min(options.seeds, 5))
-        drawn = {"theory-agent": figures.agent_figure(results)}
-        print(agent_table(results))
-    else:
-        parts = [options.only] if options.only else list(PARTS)
-        results = measure(parts, options.seeds, options.max_horizon, options.jobs)
-        drawn = draw(results)
-        print(summary_table(results))
-        if options.only:
-            results = {**earlier(numbers), **results}
-    write_json(numbers, results)
-    print(f"-> {numbers}")
-    for title, figure in drawn.items():
-        partial = output / f".{title}.partial.png"
-        figure.savefig(partial, dpi=150, bbox_inches="tight")
-        os.replace(partial, output / f"{title}.png")
-        print(f"-> {output / f'{title}.png'}")
-
-
-def measure(parts: Sequence[str], seeds: int, longest: int, jobs: int) -> dict[str, Any]:
-    """All jobs of the parts in worker processes, put together over seeds."""
-    work = [(part, *job) for part in parts for job in plan(part, seeds, longest)]
-    # The longest first: no process then waits for another's last job.
-    work.sort(key=lambda job: (job[0] != "suboptimality", -job[2]))
-    with ProcessPoolExecutor(jobs, initializer=leave_interrupts_to_the_parent) as pool:
-        try:
-            found = list(tqdm(pool.map(run_job, work), total=len(work), unit="job"))
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-    of_part = {
-        part: {
-            job[1:]: result for job, (result, _) in zip(work, found, strict=True) if job[0] == part
-        }
-        for part in parts
-    }
-    puts = {"suboptimality": put_curves, "clusters": put_clusters, "lemma": put_lemma}
-    cpu = {
-        part: sum(s for job, (_, s) in zip(work, found, strict=True) if job[0] == part)
-        for part in parts
-    }
-    return {
-        part: {
-            "made": {
-                "date": time.strftime("%Y-%m-%d"),
-                "by": f"recipes/theory.py --only {part} --seeds {seeds} --max-horizon {longest}",
-                "how": "values, metrics and policies are exact; datasets are drawn",
-                "cpu_seconds": round(cpu[part], 1),
-            },
-            **puts[part](of_part[part], seeds),
-        }
-        for part in parts
-    }
-
-
-def leave_interrupts_to_the_parent() -> None:
-    """Ctrl-C reaches all processes; the parent alone ends the run."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def run_job(job: tuple[Any, ...]) -> tuple[Any, float]:
-    """One job's result and its CPU seconds."""
-    began = time.process_time()
-    part, family, horizon, seed = job
-    result: Any
-    if part == "suboptimality":
-        result = study.learning_curves(family, horizon, seed, SIZES, SCALES)
-    elif part == "clusters":
-        result = study.cluster_counts(family, horizon, EPSILONS, seed)
-    else:
-        result = (
-            study.lemma_checks(family, horizon, EPSILONS, seed),
-            study.pair_checks(family, horizon, seed),
-        )
-    return result, time.process_time() - began
-
-
-def plan(part: str, seeds: int, longest: int) -> list[Job]:
-    """(family, horizon, seed) of every job of a part."""
-    if part == "suboptimality":
-        horizons = range(SHORTEST, longest + 1)
-        return list(itertools.product(FAMILIES, horizons, range(seeds)))
-    # Metrics of the families know no chance; random POMDPs are drawn.
-    end = longest if part == "clusters" else min(longest, LEMMA_LONGEST)
-    fixed = itertools.product(FAMILIES, range(SHORTEST, end + 1), [0])
-    drawn_horizons = range(SHORTEST, min(longest, RANDOM_LONGEST) + 1)
-    drawn = itertools.product([study.RANDOM], drawn_horizons, range(seeds))
-    return [*fixed, *drawn]
-
-
-def draw(results: dict[str, Any]) -> dict[str, Any]:
-    """The figures of the parts that were measured, by name."""
-    drawn: dict[str, Any] = {}
-    if "suboptimality" in results:
-        part = results["suboptimality"]
-        horizons = [h for h in (3, 5, 7) if any(c["horizon"] == h for c in part["curves"])]
-        drawn["theory-suboptimality"] = figures.suboptimality_figure(part, horizons, 1.0)
-        drawn["theory-needed"] = figures.needed_figure(part)
-    if "clusters" in results:
-        drawn["theory-clusters"] = figures.clusters_figure(results["clusters"])
-    if "lemma" in results:
-        drawn["theory-lemma"] = figures.lemma_figure(results["lemma"])
-    return drawn
-
-
-def earlier(numbers: Path) -> dict[str, Any]:
-    """The other parts of a file that is there already."""
-    if not numbers.is_file():
-        return {}
-    try:
-        found = json.loads(numbers.read_text())
-    except ValueError as error:
-        raise UserError(f"{numbers} is not JSON: {error}: choose another --json") from None
-    return {part: found[part] for part in PARTS if part in found}
-
-
-def measure_agent(name: str, count: int, draws: int) -> dict[str, Any]:
-    """Clusters of a trained agent's representations of histories of its task's data."""
-    model, task = load_checkpoint(name)
-    if isinstance(task, LoggedTask | CombinedTask):
-        raise UserError(f"{name!r} is of {task.name}: give an agent that plays one task")
-    rows = task.default_dataset(1000, 1)
-    points, histories = history_representations(model, rows, task.language, count)
-    sizes = [size for size in (10, 30, 100, 300, 1000, 3000, 10_000) if size < len(points)]
-    sizes.append(len(points))
-    found = agent_clusters(points, histories, AGENT_SHARES, sizes, draws)
-    return {"agent": name, "task": task.name, "steps": model.config.steps, **found}
+    measure_theory(options)
 
 
 if __name__ == "__main__":

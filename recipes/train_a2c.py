@@ -2,17 +2,16 @@
 
 from pathlib import Path
 
-from textrl.collect import refuse_existing
+from textrl.config.parser import make_parser
 from textrl.errors import UserError, run_recipe
-from textrl.parser import make_parser
 
-EXAMPLE = "python recipes/train_a2c.py --steps 5000000 --until 0.6 --output runs/a2c"
+EXAMPLE = "textrl train-a2c --steps 5000000 --until 0.6 --output runs/a2c"
 
 
 def main() -> None:
     """Parse the command line and run."""
     parser = make_parser(
-        "Train a policy of ViZDoom's My Way Home by A2C, for recipes/collect.py --a2c.", EXAMPLE
+        "Train a policy of ViZDoom's My Way Home by A2C, for textrl collect --a2c.", EXAMPLE
     )
     parser.add_argument(
         "--steps", type=int, default=5_000_000, metavar="N", help="decisions to learn from"
@@ -54,8 +53,10 @@ def main() -> None:
     if options.seed >= 2**32:
         raise UserError(f"--seed must be at most {2**32 - 1}, not {options.seed}")
     folder = Path(options.output)
+    from textrl.data.collect import refuse_existing
+
     refuse_existing(folder)
-    from envs.vizdoom.a2c import train_a2c  # needs what only some people install
+    from textrl.envs.vizdoom.a2c import train_a2c  # needs what only some people install
 
     checkpoint = train_a2c(
         options.steps,
@@ -67,7 +68,7 @@ def main() -> None:
         options.evaluate_episodes,
         options.until,
     )
-    print(f"next: recipes/collect.py --task vizdoom --a2c {checkpoint} --output data/vizdoom-a2c")
+    print(f"next: textrl collect --task vizdoom --a2c {checkpoint} --output data/vizdoom-a2c")
 
 
 if __name__ == "__main__":

@@ -24,13 +24,13 @@ import pytest
 import torch
 from datasets import Dataset
 
-from envs.wordle.task import WordleTask
-from envs.wordle.words import WordList
 from tests.frame_task import FrameTask
-from textrl.dataset import write_shard
-from textrl.episode import Episode, Step
-from textrl.language import BEGIN_ID, ActionGrammar, Language
-from textrl.model import TextRLConfig, TextRLModel
+from textrl.data.dataset import write_shard
+from textrl.data.episode import Episode, Step
+from textrl.data.language import BEGIN_ID, ActionGrammar, Language
+from textrl.envs.wordle.task import WordleTask
+from textrl.envs.wordle.words import WordList
+from textrl.model.network import TextRLConfig, TextRLModel
 
 TWELVE = ("crane", "crate", "slate", "stale", "abbey", "kebab")
 TWELVE += ("eerie", "geese", "speed", "moist", "plumb", "fjord")

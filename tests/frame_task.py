@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from textrl.language import BEGIN_ID, FRAME, ActionGrammar, Language
-from textrl.task import Reference
+from textrl.data.language import BEGIN_ID, FRAME, ActionGrammar, Language
+from textrl.tasks.task import Reference, Task
 
 CELLS = 8
 SIDE = 5 * CELLS  # of a frame; the encoder's map of it is 2 x 2
@@ -60,7 +60,7 @@ class Corridors:
         pass
 
 
-class FrameTask:
+class FrameTask(Task):
     """The corridor as a task. A frame comes after a word: quiet, or bump where a wall was hit."""
 
     name = "corridor"

@@ -6,8 +6,8 @@ import torch
 from accelerate import DistributedType
 from accelerate.state import PartialState
 
-from recipes.train import main
 from textrl.errors import run_recipe
+from textrl.recipes.train import main
 
 # All else is accelerate's and torch's own code: the processes take gloo for what joins GPUs.
 PartialState._prepare_backend = lambda *_: ("gloo", DistributedType.MULTI_GPU)

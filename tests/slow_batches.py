@@ -4,10 +4,10 @@ from dataclasses import MISSING, fields
 
 import torch
 
-from textrl.batches import Batch
-from textrl.episode import Episode
-from textrl.frames import Frames
-from textrl.language import Language
+from textrl.data.batches import Batch
+from textrl.data.episode import Episode
+from textrl.data.frames import Frames
+from textrl.data.language import Language
 
 TENSORS = [
     each.name

@@ -8,9 +8,9 @@ import torch
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, PreTrainedModel, Qwen2Config
 
 from tests.chat_tokenizers import llama3
-from textrl.batches import Batch
-from textrl.language_model import embedding_norm, load_lm, own_config
-from textrl.model import TextRLConfig, TextRLModel
+from textrl.data.batches import Batch
+from textrl.model.language_model import embedding_norm, load_lm, own_config
+from textrl.model.network import TextRLConfig, TextRLModel
 
 TOKENS, WIDTH, CONTEXT = 61, 16, 96
 _SHAPE: dict[str, Any] = {

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from envs.gridworld.env import SwitchGridVectorEnv
-from envs.gridworld.layout import ACTIONS, MODES
-from envs.gridworld.rules import AT_UNSAFE_GOAL, NOTHING, Rules, borders_of, draw
+from textrl.envs.gridworld.env import SwitchGridVectorEnv
+from textrl.envs.gridworld.layout import ACTIONS, MODES
+from textrl.envs.gridworld.rules import AT_UNSAFE_GOAL, NOTHING, Rules, borders_of, draw
 
 PolicyTable = NDArray[np.float64]
 

@@ -24,9 +24,9 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from envs.gridworld.layout import ACTIONS, Layout
-from envs.gridworld.render import draw_map, map_text
-from envs.gridworld.rules import HORIZON, NOTHING, SLIP, borders_of, draw, make_rules
+from textrl.envs.gridworld.layout import ACTIONS, Layout
+from textrl.envs.gridworld.render import draw_map, map_text
+from textrl.envs.gridworld.rules import HORIZON, NOTHING, SLIP, borders_of, draw, make_rules
 
 Cells = NDArray[np.int64]
 RENDER_MODES = ["ansi", "rgb_array"]

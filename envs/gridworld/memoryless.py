@@ -9,9 +9,9 @@ where fewer gradients are affordable, a looser one.
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.gridworld.layout import ACTIONS, MODES
-from envs.gridworld.rules import NOTHING, Rules
-from envs.gridworld.solve import evaluate, optimal_plan, step_forward
+from textrl.envs.gridworld.layout import ACTIONS, MODES
+from textrl.envs.gridworld.rules import NOTHING, Rules
+from textrl.envs.gridworld.solve import evaluate, optimal_plan, step_forward
 
 MAX_STARTS, FINALISTS = 24, 3
 MAX_GRADIENTS = 100

@@ -4,11 +4,11 @@ from functools import cache
 
 import numpy as np
 
-from envs.gridworld.behaviour import behaviour_policies
-from envs.gridworld.memoryless import best_memoryless
-from envs.gridworld.rules import Rules
-from envs.gridworld.solve import evaluate, optimal_plan
-from textrl.task import Reference
+from textrl.envs.gridworld.behaviour import behaviour_policies
+from textrl.envs.gridworld.memoryless import best_memoryless
+from textrl.envs.gridworld.rules import Rules
+from textrl.envs.gridworld.solve import evaluate, optimal_plan
+from textrl.tasks.task import Reference
 
 
 @cache

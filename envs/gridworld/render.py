@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.gridworld.layout import (
+from textrl.envs.gridworld.layout import (
     FLOOR,
     LAVA,
     SAFE_GOAL,

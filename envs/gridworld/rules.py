@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.gridworld.layout import (
+from textrl.envs.gridworld.layout import (
     ACTIONS,
     LAVA,
     MODES,

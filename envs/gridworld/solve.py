@@ -5,8 +5,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.gridworld.layout import ACTIONS, MODES
-from envs.gridworld.rules import AT_SAFE_GOAL, AT_UNSAFE_GOAL, IN_LAVA, NOTHING, OUTCOMES, Rules
+from textrl.envs.gridworld.layout import ACTIONS, MODES
+from textrl.envs.gridworld.rules import (
+    AT_SAFE_GOAL,
+    AT_UNSAFE_GOAL,
+    IN_LAVA,
+    NOTHING,
+    OUTCOMES,
+    Rules,
+)
 
 
 @dataclass(frozen=True)

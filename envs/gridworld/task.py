@@ -11,17 +11,18 @@ import numpy as np
 from datasets import Dataset
 from numpy.typing import NDArray
 
-from envs.gridworld.behaviour import BEHAVIOURS, NOISE, Walks, chunk_sizes, walk_chunk
-from envs.gridworld.env import SwitchGridVectorEnv
-from envs.gridworld.layout import ACTIONS, SAFE_LIVE, UNSAFE_LIVE, Layout, load_layout
-from envs.gridworld.references import references
-from envs.gridworld.rules import AT_SAFE_GOAL, AT_UNSAFE_GOAL, IN_LAVA, NOTHING, Rules
-from textrl.collect import cached_dataset, collect
-from textrl.config import TrainConfig
-from textrl.episode import Episode, Step
+from textrl.config.train import MemberConfig, TrainConfig
+from textrl.data.collect import cached_dataset, collect
+from textrl.data.episode import Episode, Step
+from textrl.data.language import BEGIN_ID, ActionGrammar, Language
+from textrl.envs.gridworld import GridworldOptions
+from textrl.envs.gridworld.behaviour import BEHAVIOURS, NOISE, Walks, chunk_sizes, walk_chunk
+from textrl.envs.gridworld.env import SwitchGridVectorEnv
+from textrl.envs.gridworld.layout import ACTIONS, SAFE_LIVE, UNSAFE_LIVE, Layout, load_layout
+from textrl.envs.gridworld.references import references
+from textrl.envs.gridworld.rules import AT_SAFE_GOAL, AT_UNSAFE_GOAL, IN_LAVA, NOTHING, Rules
 from textrl.errors import UserError
-from textrl.language import BEGIN_ID, ActionGrammar, Language
-from textrl.task import Reference, Task
+from textrl.tasks.task import Reference, Task
 
 FULL_EVALUATION = 1000
 
@@ -47,12 +48,15 @@ class GridworldTask(Task):
         self._class_of_cell[layout.open_cells] = np.arange(len(names))
 
     @classmethod
-    def from_config(cls, config: TrainConfig) -> "GridworldTask":
+    def from_config(cls, member: MemberConfig, run: TrainConfig) -> "GridworldTask":
         """As a training run asks for it."""
-        return cls(Rules(load_layout(config.layout)))
+        options: GridworldOptions = member.task_options
+        return cls(Rules(load_layout(options.layout)))
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> "GridworldTask":
+    def from_settings(
+        cls, settings: Mapping[str, Any], folder: Path | None = None
+    ) -> "GridworldTask":
         """As a checkpoint describes it."""
         text, name = "\n".join(settings["map"]), str(settings["layout"])
         try:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.gridworld.layout import ACTIONS, FLOOR, LAVA, WALL, Layout
-from envs.gridworld.task import GridworldTask
+from textrl.acting.rollout import Played
+from textrl.envs.gridworld.layout import ACTIONS, FLOOR, LAVA, WALL, Layout
+from textrl.envs.gridworld.task import GridworldTask
 from textrl.errors import UserError
-from textrl.rollout import Played
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,7 +79,7 @@ def visits_figure(layout: Layout, visits: Mapping[str, Counts]) -> "Figure":
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise UserError("figures need matplotlib: pip install 'textrl[figures]'") from None
+        raise UserError("figures need matplotlib: pip install 'offline-textrl[figures]'") from None
 
     figure = Figure(figsize=(3.3 * len(visits) + 0.7, 4.0), layout="constrained", dpi=150)
     grid: Any = figure.subplots(1, len(visits), squeeze=False)

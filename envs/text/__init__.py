@@ -1,0 +1,52 @@
+"""Logged conversations: reading them, checking them, learning from them, talking with the agent."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from textrl.config.options import option
+from textrl.tasks.entry import Activity, TaskEntry
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """What of the data is used, and for what."""
+
+    held_out: float = option(
+        0.05,
+        "share of the conversations that are kept for evaluation, at least one",
+        above=0,
+        maximum=0.5,
+    )
+    on_bad_rows: Literal["refuse", "skip"] = option(
+        "refuse", "what to do where a row of the data cannot be used", free=True
+    )
+
+
+@dataclass(frozen=True)
+class TextPlay:
+    """How to talk with an agent."""
+
+    values: bool = option(False, "show pi, Q and V of each token")
+    system: str = option("", "a system message to begin with")
+    max_new_tokens: int = option(
+        0, "of an answer; 0 is 256, or half of what the agent can read", minimum=0
+    )
+    temperature: float = option(1.0, "of --sample", above=0)
+    prompts: str = option(
+        "",
+        "answer the prompts in this file instead, a message or a JSON object with messages a line;"
+        " - reads them from standard input",
+    )
+    batch_size: int = option(8, "prompts answered at once", minimum=1)
+    answers: str = option("", "file to write the answers to, as JSONL, not to standard output")
+    base: str = option("", "where an adapter's language model is, if not where it was in training")
+
+
+TASK = TaskEntry(
+    name="text",
+    title="conversations that you have logged, with any causal language model",
+    task="textrl.envs.text.task:TextTask",
+    options=TextOptions,
+    playing=Activity(TextPlay, "textrl.envs.text.chat:start"),
+    is_learned_alone=True,
+)

@@ -1,16 +1,21 @@
 """A conversation with an agent in the terminal, and answers to many prompts of a file."""
 
+import argparse
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import IO, Any
 
-from tqdm import tqdm
+import torch
 
-from envs.text.talk import Answer, Saying, Speaker, describe_values, values_json
-from textrl.conversation import AGENT, BadRow, Message, read_message
+from textrl.data.conversation import AGENT, BadRow, Message, read_message
+from textrl.data.progress import progress_bar
+from textrl.envs.text import TextPlay
+from textrl.envs.text.talk import Answer, Saying, Speaker, describe_values, values_json
 from textrl.errors import UserError, unknown
+from textrl.sharing.checkpoint import load_agent
 
 HELP = """\
 Write a message and press Enter. Besides:
@@ -22,6 +27,7 @@ Write a message and press Enter. Besides:
   /quit          or Ctrl-D, or Ctrl-C: leave"""
 
 
+LONGEST_ANSWER = 256  # tokens, where the context has room for twice as many
 COMMANDS = ("/values", "/beta", "/system", "/new", "/help", "/quit")
 
 
@@ -89,6 +95,38 @@ class Chat:
             print(HELP)
 
 
+def start(common: argparse.Namespace, options: TextPlay) -> None:
+    """Talk in this terminal, or answer the prompts of a file.
+
+    common: checkpoint, beta, sample and seed, as recipes/play.py has them.
+    """
+    if options.answers and not options.prompts:
+        raise UserError("--answers needs --prompts")
+    if common.seed is not None:
+        torch.manual_seed(common.seed)
+    prompts = []
+    if options.prompts:
+        with sys.stdin if options.prompts == "-" else open(options.prompts) as file:
+            prompts = list(read_prompts(file, options.system))
+    model, task = load_agent(common.checkpoint, base=options.base or None)
+    if torch.accelerator.is_available():
+        # Any, since transformers wraps `to` in a way that hides its parameters from type checkers.
+        device: Any = torch.accelerator.current_accelerator()
+        model = model.to(device)
+    how = Saying(
+        beta=model.config.beta if common.beta is None else common.beta,
+        sample=common.sample,
+        temperature=options.temperature,
+        longest=options.max_new_tokens or min(LONGEST_ANSWER, model.config.context // 2),
+    )
+    speaker = Speaker(model, task)
+    if not options.prompts:
+        Chat(speaker, how, options.values, options.system).run()
+        return
+    with open(options.answers, "w") if options.answers else nullcontext(sys.stdout) as output:
+        answer_all(speaker, how, prompts, output, options.batch_size, options.values)
+
+
 def read_prompts(file: IO[str], system: str) -> Iterator[list[Message]]:
     """The conversations to answer: a line is a message's text, or JSON with messages."""
     for number, line in enumerate(file, start=1):
@@ -122,7 +160,7 @@ def answer_all(
     with_values: bool,
 ) -> None:
     """Write a line of JSON for each prompt, in their order, batch after batch."""
-    with tqdm(total=len(prompts), unit="prompt", disable=not sys.stderr.isatty()) as progress:
+    with progress_bar(total=len(prompts), unit="prompt") as progress:
         for first in range(0, len(prompts), batch_size):
             asked = prompts[first : first + batch_size]
             for messages, answer in zip(asked, speaker.answer(asked, how), strict=True):

@@ -5,16 +5,18 @@ import sys
 from collections import Counter
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
-from envs.text.index import PATIENCE, Index, OnBad, Summary, make_index
-from envs.text.sources import open_source
-from textrl.chat import Spelled, TextLanguage
-from textrl.conversation import BadRow
+from textrl.data.chat import Spelled, TextLanguage
+from textrl.data.conversation import BadRow
+from textrl.data.progress import progress_bar
+from textrl.envs.text.index import PATIENCE, Index, OnBad, Summary, make_index
+from textrl.envs.text.sources import open_source
 from textrl.errors import UserError
-from textrl.report import table
+from textrl.evaluation.report import table
 
 FAULTS_SHOWN = 100
 ROWS_SHOWN = 3
@@ -86,9 +88,7 @@ def _measure(
 ) -> tuple[Lengths, Counter[str]]:
     """Tokenize every row."""
     lengths, bad = Lengths(), Counter[str]()
-    bar = tqdm(
-        total=len(index), desc="tokenizing", unit="row", delay=PATIENCE, leave=False, disable=None
-    )
+    bar = progress_bar(total=len(index), desc="tokenizing", unit="row", delay=PATIENCE, leave=False)
     with bar:
         for first in range(0, len(index), BLOCK_ROWS):
             rows = np.arange(first, min(first + BLOCK_ROWS, len(index)))
@@ -126,7 +126,8 @@ def _show_first(index: Index, language: TextLanguage, context: int) -> None:
 def show(spelled: Spelled, language: TextLanguage) -> str:
     """The tokens as text, those of the agent marked, by signs and where possible by colour."""
     is_bold = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    tokenizer, parts = language.tokenizer(), []
+    tokenizer: Any = language.tokenizer()
+    parts = []
     columns = list(zip(spelled.tokens, spelled.is_action, spelled.reward, strict=True))
     for is_action, group in groupby(columns[:TOKENS_SHOWN], key=lambda column: column[1]):
         run = list(group)
@@ -145,9 +146,10 @@ def show(spelled: Spelled, language: TextLanguage) -> str:
 
 def split_text(ids: list[int], language: TextLanguage) -> list[str]:
     """What each token adds to the text; one that ends within a character waits for the rest."""
-    tokenizer, parts, done = language.tokenizer(), [], ""
+    tokenizer: Any = language.tokenizer()
+    parts, done = [], ""
     for end in range(1, len(ids) + 1):
-        text = tokenizer.decode(ids[:end])
+        text: str = tokenizer.decode(ids[:end])
         if not text.endswith("\ufffd") or end == len(ids):
             parts.append(text[len(done) :])
             done = text

@@ -14,11 +14,11 @@ from typing import Any, Protocol
 import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
-from tqdm import tqdm
 
-from textrl.chat import TextLanguage
-from textrl.collect import cache_folder
-from textrl.conversation import AGENT, BadRow, Conversation
+from textrl.data.chat import TextLanguage
+from textrl.data.collect import cache_folder
+from textrl.data.conversation import AGENT, BadRow, Conversation
+from textrl.data.progress import progress_bar
 
 VERSION = 1  # of what is remembered: another one is made anew
 ENTRY = np.dtype([("place", "<i8"), ("number", "<i8"), ("return", "<f4")])
@@ -151,14 +151,13 @@ def _write_index(
 ) -> Summary:
     summary, bad = Summary(), Counter[str]()
     entries: list[tuple[int, int, float]] = []
-    bar = tqdm(
+    bar = progress_bar(
         total=source.size,
         desc=f"checking {source.name}",
         unit="B" if source.unit == "line" else source.unit,
         unit_scale=True,
         delay=PATIENCE,
         leave=False,
-        disable=None,  # a log file needs no animation
     )
     with bar, path.open("wb") as file:
         for place, number, found in source.scan():

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.text.index import Index
-from textrl.chat import Spelled, TextLanguage
-from textrl.conversation import BadRow, Conversation
-from textrl.dataset import Rows
+from textrl.data.chat import Spelled, TextLanguage
+from textrl.data.conversation import BadRow, Conversation
+from textrl.data.dataset import Rows
+from textrl.envs.text.index import Index
 from textrl.errors import UserError
 
-HOW_TO_SKIP = "--on-bad-rows skip leaves such rows out, recipes/collect.py --check lists them"
+HOW_TO_SKIP = "--on-bad-rows skip leaves such rows out, textrl collect --check lists them"
 
 
 class TextRows:
@@ -51,7 +51,7 @@ class TextRows:
         if not good:
             raise UserError(
                 f"{self._index.source.name!r}: none of {len(found)} conversations in a row can be"
-                " tokenized; recipes/collect.py --check tells why"
+                " tokenized; textrl collect --check tells why"
             )
         self.counted["read"] += len(good)
         self.counted["cut"] += sum(spelled.is_cut for _, spelled in good)

@@ -9,12 +9,13 @@ from datasets import Dataset, load_dataset
 from datasets import load_from_disk as load_folder
 from numpy.typing import NDArray
 
-from envs.text.index import Source
-from textrl.batches import take_rows
-from textrl.conversation import ROW_KEYS, BadRow, Conversation, parse_line, read_conversation
-from textrl.dataset import files_of, table_of
+from textrl.config.hub_names import is_hub_name
+from textrl.data.batches import take_rows
+from textrl.data.conversation import ROW_KEYS, BadRow, Conversation, parse_line, read_conversation
+from textrl.data.dataset import files_of, table_of
+from textrl.data.download import reason
+from textrl.envs.text.index import Source
 from textrl.errors import UserError
-from textrl.hub import is_hub_name, reason
 
 LONGEST_LINE = 16_000_000  # bytes
 ROWS_AT_ONCE = 500

@@ -8,11 +8,11 @@ import torch
 from transformers import TextStreamer
 from transformers.generation.streamers import BaseStreamer
 
-from envs.text.task import TextTask
-from textrl.conversation import Message
+from textrl.data.conversation import Message
+from textrl.envs.text.task import TextTask
 from textrl.errors import UserError
 from textrl.losses.ops import of_actions
-from textrl.model import TextRLModel
+from textrl.model.network import TextRLModel
 
 
 @dataclass(frozen=True)

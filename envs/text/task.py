@@ -10,16 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 from transformers import AutoConfig, AutoTokenizer
 
-from envs.text.index import Index, make_index
-from envs.text.rows import HOW_TO_SKIP, TextRows
-from envs.text.sources import open_source
-from textrl.batches import Batches, EpisodeBatches
-from textrl.chat import TextLanguage
-from textrl.config import NEW_BACKBONES, TrainConfig
-from textrl.dataset import Rows, best_of
+from textrl.config.train import NEW_BACKBONES, MemberConfig, TrainConfig
+from textrl.data.batches import Batches, EpisodeBatches
+from textrl.data.chat import TextLanguage
+from textrl.data.dataset import Rows, best_of
+from textrl.envs.text import TextOptions
+from textrl.envs.text.index import Index, make_index
+from textrl.envs.text.rows import HOW_TO_SKIP, TextRows
+from textrl.envs.text.sources import open_source
 from textrl.errors import UserError, first_line
-from textrl.language_model import lm_folder
-from textrl.task import LoggedTask
+from textrl.model.language_model import lm_folder
+from textrl.tasks.task import LoggedTask, Share
 
 SPLIT_SEED = 0  # runs of different seeds are judged by the same conversations
 STEPS_AT_ONCE = 16  # whose conversations are tokenized together, and sorted by length
@@ -28,7 +29,7 @@ LOOKED_AT = 64  # conversations that are tokenized before training begins
 
 @dataclass(frozen=True)
 class TextSettings:
-    """data: where the conversations are. The rest as in TrainConfig."""
+    """data: where the conversations are. The rest as a run's settings have it."""
 
     data: str
     held_out: float
@@ -43,6 +44,7 @@ class TextTask(LoggedTask):
     """Conversations of one file, as the tokens of one language model."""
 
     name = "text"
+    language: TextLanguage
     observation_classes = 0
 
     def __init__(self, language: TextLanguage, settings: TextSettings) -> None:
@@ -51,37 +53,40 @@ class TextTask(LoggedTask):
         self._held_out = lru_cache(maxsize=1)(self._read_held_out)
 
     @classmethod
-    def from_config(cls, config: TrainConfig) -> "TextTask":
+    def from_config(cls, member: MemberConfig, run: TrainConfig) -> "TextTask":
         """As a training run asks for it."""
-        if config.backbone in NEW_BACKBONES:
+        if run.backbone in NEW_BACKBONES:
             raise UserError(
                 f"--task text needs a language model with its tokenizer, and --backbone"
-                f" {config.backbone} has none: give a folder or a Hub id, such as"
+                f" {run.backbone} has none: give a folder or a Hub id, such as"
                 " --backbone openai-community/gpt2"
             )
-        if not config.data:
+        if not member.data:
             raise UserError(
                 "--task text has no data of its own: give --data, a .jsonl or .parquet file, a"
                 " folder that datasets saved, or a Hub id (docs/text.md has the format)"
             )
-        if config.window:
+        if member.window:
             raise UserError("--task text cuts conversations by --context alone: leave --window out")
-        language = load_language(lm_folder(config.backbone))
+        options: TextOptions = member.task_options
+        language = load_language(lm_folder(run.backbone))
         return cls(
             language,
             TextSettings(
-                data=config.data,
-                held_out=config.held_out,
-                on_bad_rows=config.on_bad_rows,
-                context=config.context,
-                discount=config.discount,
+                data=member.data,
+                held_out=options.held_out,
+                on_bad_rows=options.on_bad_rows,
+                context=member.context,
+                discount=member.discount,
                 vocabulary=len(language.tokens),
             ),
         )
 
     @classmethod
-    def from_checkpoint(cls, settings: Mapping[str, Any], folder: Path) -> "TextTask":
+    def from_settings(cls, settings: Mapping[str, Any], folder: Path | None = None) -> "TextTask":
         """As a checkpoint describes it; its tokenizer is in the checkpoint's folder."""
+        if folder is None:
+            raise UserError("the task 'text' has to be loaded with its checkpoint's folder")
         ours = TextSettings(**settings)
         return cls(load_language(folder, ours.vocabulary), ours)
 
@@ -137,27 +142,30 @@ class TextTask(LoggedTask):
         return TextRows(self.index, self.language, settings.context, settings.discount, skips)
 
     def batches(
-        self, config: TrainConfig, best_only: bool, process: int = 0, processes: int = 1
+        self, member: MemberConfig, run: TrainConfig, share: Share = Share()
     ) -> tuple[Batches, int]:
         """Conversations, tokenized when their time comes."""
-        if config.algo != "bc" and not self.index.summary.rewarded_turns:
+        top: float | None = getattr(member.algo_options, "keep_top", None)
+        learns_from_rewards = hasattr(member.algo_options, "discount") or top is not None
+        if learns_from_rewards and not self.index.summary.rewarded_turns:
             raise UserError(
-                f"no conversation in {self._settings.data!r} has a reward, which {config.algo}"
+                f"no conversation in {self._settings.data!r} has a reward, which {member.algo}"
                 " learns from: give rewards, or imitate with --algo bc"
             )
         keep, _ = self._split
-        if best_only:
-            keep = keep[best_of(self.index.returns()[keep], config.keep_top)]
+        if top is not None:
+            keep = keep[best_of(self.index.returns()[keep], top)]
+        compares = run.bisimulation
         batches = EpisodeBatches(
             self._rows(),
             self.language,
-            batch_size=config.batch_size,
-            accumulation=config.accumulation,
-            seed=config.seed,
+            batch_size=member.batch_size,
+            accumulation=member.accumulation,
+            seed=run.seed,
             keep=keep,
-            process=process,
-            processes=processes,
-            whole_every=config.compares_every if config.trains_bisimulation else 0,
+            process=share.process,
+            processes=share.processes,
+            whole_every=compares.compares_every if compares.is_trained else 0,
             window_steps=STEPS_AT_ONCE,
             ahead=STEPS_AT_ONCE,
         )
@@ -178,7 +186,7 @@ class TextTask(LoggedTask):
             chosen = np.sort(random.choice(chosen, episodes, replace=False))
         return self._rows().read(chosen), self.index.returns()[chosen]
 
-    def describe_data(self) -> str:
+    def before_training(self) -> str:
         """How many there are, and what a look at some of them shows."""
         summary, (train, held_out) = self.index.summary, self._split
         rows = self._rows()

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from envs.twenty.env import as_written
-from envs.twenty.things import QUESTION_WORDS
-from textrl.language import Language
+from textrl.data.language import Language
+from textrl.envs.twenty.env import as_written
+from textrl.envs.twenty.things import QUESTION_WORDS
 
 FIRST_MESSAGE = "I am thinking of something. What is it?"
 

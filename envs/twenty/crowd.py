@@ -19,8 +19,8 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from envs.twenty.game import MAX_TURNS, answer, is_named, score, still_possible
-from envs.twenty.things import World
+from textrl.envs.twenty.game import MAX_TURNS, answer, is_named, score, still_possible
+from textrl.envs.twenty.things import World
 
 CHUNK_GAMES = 2048
 NO_QUESTION = -1
@@ -166,7 +166,7 @@ def _draw(liking: NDArray[np.float64], allowed: NDArray[np.bool_], rng: Generato
     """(games,) one of the allowed, (games, n), with odds of the exponential of the liking."""
     # The largest of values with Gumbel noise has the odds of a softmax.
     noisy = np.where(allowed, liking + rng.gumbel(size=liking.shape), -np.inf)
-    return noisy.argmax(axis=1)
+    return np.asarray(noisy.argmax(axis=1))
 
 
 def _of(name: str) -> NDArray[np.float64]:

@@ -24,8 +24,8 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from envs.twenty.game import ANSWERS, MAX_TURNS, answer, is_named, still_possible
-from envs.twenty.things import World, load_world, with_article
+from textrl.envs.twenty.game import ANSWERS, MAX_TURNS, answer, is_named, still_possible
+from textrl.envs.twenty.things import World, load_world, with_article
 from textrl.errors import unknown
 
 Dialogue = NDArray[np.int16]

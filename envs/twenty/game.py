@@ -8,7 +8,7 @@ MAX_TURNS questions.
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.twenty.things import World
+from textrl.envs.twenty.things import World
 
 MAX_TURNS = 20
 ANSWERS = ("no", "yes")
@@ -30,7 +30,7 @@ def still_possible(
     world: World, possible: NDArray[np.bool_], questions: Numbers, answers: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
     """(games, things) which of the possible things agree with the answers to these questions."""
-    return possible & (world.table[questions] == answers[:, None])
+    return np.asarray(possible & (world.table[questions] == answers[:, None]))
 
 
 def score(turns: NDArray[np.integer], won: NDArray[np.bool_]) -> Numbers:

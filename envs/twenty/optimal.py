@@ -12,14 +12,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.twenty.game import MAX_TURNS
-from envs.twenty.things import World
-from textrl.collect import cache_folder
-from textrl.report import write_json
+from textrl.data.collect import cache_folder
+from textrl.envs.twenty.game import MAX_TURNS
+from textrl.envs.twenty.things import World
+from textrl.evaluation.report import write_json
 
 Table = NDArray[np.bool_]
 """(questions, things) as World.table: the last questions name the things, in their order."""
@@ -207,7 +208,7 @@ def _members(possible: int) -> Iterator[int]:
         possible ^= lowest
 
 
-def _encode(world: World, decision: Decision | None) -> list | None:
+def _encode(world: World, decision: Decision | None) -> list[Any] | None:
     if decision is None:
         return None
     return [
@@ -221,7 +222,7 @@ def _read_cache(path: Path, world: World) -> OptimalPlay | None:
     """The play that was stored, if the file is whole: its tree must play to the cost it claims."""
     number = {question: i for i, question in enumerate(world.questions)}
 
-    def decode(node: list | None) -> Decision | None:
+    def decode(node: list[Any] | None) -> Decision | None:
         if node is None:
             return None
         question, no, yes = node

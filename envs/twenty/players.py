@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from envs.twenty.game import MAX_TURNS
-from envs.twenty.optimal import Decision
-from envs.twenty.things import World
+from textrl.envs.twenty.game import MAX_TURNS
+from textrl.envs.twenty.optimal import Decision
+from textrl.envs.twenty.things import World
 
 
 def random_score(world: World) -> float:

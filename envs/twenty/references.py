@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from envs.twenty.crowd import simulate_chunk
-from envs.twenty.optimal import optimal_play, wasted_turns
-from envs.twenty.players import halving_tree, random_score
-from envs.twenty.things import World
-from textrl.task import Reference
+from textrl.envs.twenty.crowd import simulate_chunk
+from textrl.envs.twenty.optimal import optimal_play, wasted_turns
+from textrl.envs.twenty.players import halving_tree, random_score
+from textrl.envs.twenty.things import World
+from textrl.tasks.task import Reference
 
 SIMULATED_GAMES = 10_000
 

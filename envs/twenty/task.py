@@ -9,16 +9,18 @@ import numpy as np
 from datasets import Dataset
 from numpy.typing import NDArray
 
-from envs.twenty.crowd import BEHAVIOURS, NO_QUESTION, Games, chunk_sizes, simulate_chunk
-from envs.twenty.env import TwentyQuestionsVectorEnv
-from envs.twenty.game import ANSWERS, MAX_TURNS
-from envs.twenty.references import references
-from envs.twenty.things import World, load_world
-from textrl.collect import cached_dataset, collect
-from textrl.config import TrainConfig
-from textrl.episode import Episode, Step
-from textrl.language import BEGIN_ID, ActionGrammar, Language
-from textrl.task import Reference, Task
+from textrl.config.train import MemberConfig, TrainConfig
+from textrl.data.collect import cached_dataset, collect, refuse_existing
+from textrl.data.episode import Episode, Step
+from textrl.data.language import BEGIN_ID, ActionGrammar, Language
+from textrl.envs.twenty import TwentyCollect
+from textrl.envs.twenty.conversations import write_conversations
+from textrl.envs.twenty.crowd import BEHAVIOURS, NO_QUESTION, Games, chunk_sizes, simulate_chunk
+from textrl.envs.twenty.env import TwentyQuestionsVectorEnv
+from textrl.envs.twenty.game import ANSWERS, MAX_TURNS
+from textrl.envs.twenty.references import references
+from textrl.envs.twenty.things import World, load_world
+from textrl.tasks.task import Reference, Task
 
 
 class TwentyTask(Task):
@@ -44,12 +46,12 @@ class TwentyTask(Task):
         self.language = Language(ANSWERS, words, grammar)
 
     @classmethod
-    def from_config(cls, config: TrainConfig) -> "TwentyTask":
+    def from_config(cls, member: MemberConfig, run: TrainConfig) -> "TwentyTask":
         """As a training run asks for it: there is one world."""
         return cls(load_world())
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> "TwentyTask":
+    def from_settings(cls, settings: Mapping[str, Any], folder: Path | None = None) -> "TwentyTask":
         """As a checkpoint describes it."""
         world = World.make(settings["things"], settings["yes"])
         if world.digest != settings["digest"]:
@@ -89,6 +91,25 @@ class TwentyTask(Task):
         sizes, origin = chunk_sizes(episodes), {"episodes": episodes, "seed": seed}
         make = partial(_crowd_chunk, self, sizes, seed)
         return collect(make, len(sizes), folder, self, origin, workers)
+
+    def check_collecting(self, options: TwentyCollect) -> None:
+        """Refuse to write over a file."""
+        if options.conversations:
+            refuse_existing(Path(options.conversations))
+
+    def collect_as(
+        self,
+        options: TwentyCollect,
+        episodes: int,
+        seed: int,
+        folder: Path,
+        workers: int | None = None,
+    ) -> tuple[Dataset, str]:
+        """The crowd's games, as chat messages too if that is asked for."""
+        rows, how = super().collect_as(options, episodes, seed, folder, workers)
+        if options.conversations:
+            write_conversations(rows, self.language, Path(options.conversations))
+        return rows, how
 
     def describe_data(self, returns: Mapping[str, NDArray[np.float32]]) -> str:
         """How the players of each skill did."""

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
-from envs.vizdoom.actor import STACK, Network, make_players, save_actor
-from envs.vizdoom.engine import MAX_SEED
-from envs.vizdoom.rules import FRAME_SHAPE
-from envs.vizdoom.vector import MyWayHomeVectorEnv
+from textrl.envs.vizdoom.actor import STACK, Network, make_players, save_actor
+from textrl.envs.vizdoom.engine import MAX_SEED
+from textrl.envs.vizdoom.rules import FRAME_SHAPE
+from textrl.envs.vizdoom.vector import MyWayHomeVectorEnv
 from textrl.errors import UserError
 
 try:
@@ -25,7 +25,7 @@ try:
     from stable_baselines3.common.vec_env import VecEnv, VecFrameStack
 except ImportError as error:
     raise UserError(
-        f"training by A2C needs stable-baselines3 ({error}): pip install 'textrl[a2c]'"
+        f"training by A2C needs stable-baselines3 ({error}): pip install 'offline-textrl[a2c]'"
     ) from error
 
 SETTINGS: dict[str, Any] = {"n_steps": 20, "ent_coef": 0.01, "vf_coef": 0.5, "gamma": 0.99}

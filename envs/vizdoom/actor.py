@@ -20,8 +20,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save_file
 from torch import Tensor, nn
 
-from envs.vizdoom.rules import ACTIONS, FRAME_SHAPE, FRAME_SKIP
-from textrl.checkpoint import scratch_folder
+from textrl.data.files import scratch_folder
+from textrl.envs.vizdoom.rules import ACTIONS, FRAME_SHAPE, FRAME_SKIP
 from textrl.errors import UserError, first_line
 
 Pixels = NDArray[np.uint8]

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from envs.vizdoom.engine import MAX_SEED, Engine, Frame
-from envs.vizdoom.maze import CELL, load_maze
-from envs.vizdoom.rules import ACTIONS, FORWARD, HORIZON, TURN_LEFT, TURN_RIGHT
-from textrl.frames import encode_frame
+from textrl.data.frames import encode_frame
+from textrl.envs.vizdoom.engine import MAX_SEED, Engine, Frame
+from textrl.envs.vizdoom.maze import CELL, load_maze
+from textrl.envs.vizdoom.rules import ACTIONS, FORWARD, HORIZON, TURN_LEFT, TURN_RIGHT
 
 Player = Callable[[float, float, float], int]
 Watcher = Callable[[Frame], int]

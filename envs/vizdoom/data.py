@@ -7,10 +7,10 @@ from functools import cache
 import numpy as np
 import torch
 
-from envs.vizdoom.actor import Actor
-from envs.vizdoom.behaviour import BEHAVIOURS, Walk, walk
-from envs.vizdoom.engine import Engine, pin_worker
-from textrl.collect import worker_number
+from textrl.data.collect import worker_number
+from textrl.envs.vizdoom.actor import Actor
+from textrl.envs.vizdoom.behaviour import BEHAVIOURS, Walk, walk
+from textrl.envs.vizdoom.engine import Engine, pin_worker
 
 CHUNK_EPISODES = 16  # even, so that every chunk is half and half; about 40 MB
 MOST_CHUNKS = 500  # each becomes a file, which stays open as long as the dataset is in use

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.vizdoom.guard import engine_folder
-from envs.vizdoom.maze import load_maze, scenario_path, write_hard_scenario
-from envs.vizdoom.rules import FRAME_SHAPE, FRAME_SKIP, HOME_REWARD, HORIZON, TIC_REWARD
+from textrl.envs.vizdoom.guard import engine_folder
+from textrl.envs.vizdoom.maze import load_maze, scenario_path, write_hard_scenario
+from textrl.envs.vizdoom.rules import FRAME_SHAPE, FRAME_SKIP, HOME_REWARD, HORIZON, TIC_REWARD
 from textrl.errors import UserError, first_line
 
 try:
@@ -18,7 +18,7 @@ try:
     import vizdoom
 except ImportError as error:
     raise UserError(
-        f"My Way Home needs ViZDoom and OpenCV ({error}): pip install 'textrl[vizdoom]'"
+        f"My Way Home needs ViZDoom and OpenCV ({error}): pip install 'offline-textrl[vizdoom]'"
     ) from error
 
 Frame = NDArray[np.uint8]
@@ -44,7 +44,8 @@ def shrink(screen: Frame) -> Frame:
     middle = screen[:, _CROP]
     rows = np.add(middle[0::3], middle[1::3], dtype=np.uint16)
     rows += middle[2::3]
-    return cv2.convertScaleAbs(rows[:, 0::3] + rows[:, 1::3] + rows[:, 2::3], alpha=1 / 9)
+    total = rows[:, 0::3] + rows[:, 1::3] + rows[:, 2::3]
+    return np.asarray(cv2.convertScaleAbs(total, alpha=1 / 9), dtype=np.uint8)
 
 
 class Engine:

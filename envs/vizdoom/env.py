@@ -21,18 +21,18 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from envs.vizdoom.engine import MAX_SEED, Engine, Frame
-from envs.vizdoom.rules import ACTIONS, FRAME_SHAPE, FRAME_SKIP
+from textrl.envs.vizdoom.engine import MAX_SEED, Engine, Frame
+from textrl.envs.vizdoom.rules import ACTIONS, FRAME_SHAPE, FRAME_SKIP
 
 RENDER_MODES = ["rgb_array"]
 
 
-def frame_space() -> spaces.Box:
+def frame_space() -> "spaces.Box[np.uint8]":
     """Views in grey."""
     return spaces.Box(0, 255, FRAME_SHAPE, np.uint8)
 
 
-class MyWayHomeEnv(gymnasium.Env[Frame, int]):
+class MyWayHomeEnv(gymnasium.Env[Frame, int | np.int64]):
     """One episode at a time. The view rendered is in colour, beside the map with the agent's path.
 
     The engine runs beside this process, which is not pinned to a core as those of the vectorized
@@ -68,7 +68,7 @@ class MyWayHomeEnv(gymnasium.Env[Frame, int]):
         self._path = [(self.engine.x, self.engine.y)]
         return self.engine.frame, {**self._info(), "episode_seed": episode_seed}
 
-    def step(self, action: int) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
+    def step(self, action: int | np.int64) -> tuple[Frame, float, bool, bool, dict[str, Any]]:
         engine = self.engine
         if not self.action_space.contains(action):
             raise ValueError(f"an action must be one of 0..{len(ACTIONS) - 1}: {action}")
@@ -94,7 +94,7 @@ class MyWayHomeEnv(gymnasium.Env[Frame, int]):
     def render(self) -> Frame | None:
         if self.render_mode is None or self.engine.screen is None:
             return None
-        from envs.vizdoom.render import draw_view  # only who looks on needs Pillow
+        from textrl.envs.vizdoom.render import draw_view  # only who looks on needs Pillow
 
         return draw_view(self.engine.screen, self._path, self.engine.angle)
 

@@ -14,7 +14,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.vizdoom.wad import MAP_SPOT, Lump, blocks, map_text, read_wad, with_spots_at, write_wad
+from textrl.envs.vizdoom.wad import (
+    MAP_SPOT,
+    Lump,
+    blocks,
+    map_text,
+    read_wad,
+    with_spots_at,
+    write_wad,
+)
 from textrl.errors import UserError
 
 Array = NDArray[np.float64]
@@ -59,7 +67,8 @@ class Maze:
     @cached_property
     def origin(self) -> Array:
         """The corner of the grid's first cell."""
-        return self.walls.reshape(-1, 2).min(axis=0) - CELL
+        corner: Array = self.walls.reshape(-1, 2).min(axis=0) - CELL
+        return corner
 
     @cached_property
     def shape(self) -> tuple[int, int]:
@@ -188,7 +197,7 @@ def scenario_path() -> Path:
     """The scenario's file in the vizdoom package."""
     package = find_spec("vizdoom")
     if package is None or package.origin is None:
-        raise UserError("ViZDoom is not installed: pip install 'textrl[vizdoom]'")
+        raise UserError("ViZDoom is not installed: pip install 'offline-textrl[vizdoom]'")
     return Path(package.origin).parent / "scenarios" / SCENARIO
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from envs.vizdoom.rules import HORIZON
-from textrl.collect import cache_folder, worker_pool
-from textrl.report import write_json
-from textrl.task import Reference
+from textrl.data.collect import cache_folder, worker_pool
+from textrl.envs.vizdoom.rules import HORIZON
+from textrl.evaluation.report import write_json
+from textrl.tasks.task import Reference
 
 EPISODES = 200
 """Of each player."""
@@ -23,7 +23,7 @@ SEED = 1_000_000  # none of a dataset
 
 def references(hard: bool) -> dict[str, Reference]:
     """Mean returns by player; `data` is the dataset's mix, half random, half medium."""
-    from envs.vizdoom.behaviour import LOST, SLIPS, STRETCH, WANDER
+    from textrl.envs.vizdoom.behaviour import LOST, SLIPS, STRETCH, WANDER
 
     made_from = [hard, EPISODES, HORIZON, LOST, SLIPS, STRETCH, WANDER]
     digest = hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:16]
@@ -59,8 +59,8 @@ def measure(hard: bool, episodes: int, workers: int | None = None) -> dict[str, 
 
 
 def _play(hard: bool, name: str, number: int) -> float:
-    from envs.vizdoom.behaviour import walk
-    from envs.vizdoom.data import worker_engine
+    from textrl.envs.vizdoom.behaviour import walk
+    from textrl.envs.vizdoom.data import worker_engine
 
     rng = np.random.default_rng([SEED, number])
     return math.fsum(walk(worker_engine(hard), name, rng, keep_frames=False).rewards)

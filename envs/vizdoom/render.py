@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.vizdoom.maze import Maze, load_maze
-from envs.vizdoom.rules import FRAME_SKIP
+from textrl.envs.vizdoom.maze import Maze, load_maze
+from textrl.envs.vizdoom.rules import FRAME_SKIP
 from textrl.errors import UserError
 
 try:
     from PIL import Image, ImageDraw, ImageFont
 except ImportError as error:
-    raise UserError("pictures need Pillow: pip install 'textrl[vizdoom]'") from error
+    raise UserError("pictures need Pillow: pip install 'offline-textrl[vizdoom]'") from error
 
 Pixels = NDArray[np.uint8]
 Place = tuple[float, float]

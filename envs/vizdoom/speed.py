@@ -8,14 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
-from envs.vizdoom.behaviour import BEHAVIOURS, PLAYERS
-from envs.vizdoom.data import walk_chunk, worker_engine
-from envs.vizdoom.engine import BUTTONS, MAX_SEED
-from envs.vizdoom.rules import FRAME_SKIP, HORIZON
-from envs.vizdoom.task import VizdoomTask
-from textrl.collect import worker_number, worker_pool
-from textrl.dataset import write_shard
-from textrl.episode import Episode
+from textrl.data.collect import worker_number, worker_pool
+from textrl.data.dataset import write_shard
+from textrl.data.episode import Episode
+from textrl.envs.vizdoom.behaviour import BEHAVIOURS, PLAYERS
+from textrl.envs.vizdoom.data import walk_chunk, worker_engine
+from textrl.envs.vizdoom.engine import BUTTONS, MAX_SEED
+from textrl.envs.vizdoom.rules import FRAME_SKIP, HORIZON
+from textrl.envs.vizdoom.task import VizdoomTask
 
 CHUNK = 8  # episodes in a shard
 

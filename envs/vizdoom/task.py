@@ -14,18 +14,19 @@ import numpy as np
 from datasets import Dataset
 from numpy.typing import NDArray
 
-from envs.vizdoom.references import references
-from envs.vizdoom.rules import ACTIONS, FRAME_SHAPE, HORIZON
-from textrl.collect import cached_dataset, collect
-from textrl.config import TrainConfig
-from textrl.episode import Episode, Step
-from textrl.language import BEGIN_ID, FRAME, ActionGrammar, Language
-from textrl.task import Reference, Task
+from textrl.config.train import MemberConfig, TrainConfig
+from textrl.data.collect import cached_dataset, collect
+from textrl.data.episode import Episode, Step
+from textrl.data.language import BEGIN_ID, FRAME, ActionGrammar, Language
+from textrl.envs.vizdoom import VizdoomCollect
+from textrl.envs.vizdoom.references import references
+from textrl.envs.vizdoom.rules import ACTIONS, FRAME_SHAPE, HORIZON
+from textrl.tasks.task import Reference, Task
 
 if TYPE_CHECKING:
-    from envs.vizdoom.actor import Actor
-    from envs.vizdoom.behaviour import Walk
-    from envs.vizdoom.vector import MyWayHomeVectorEnv
+    from textrl.envs.vizdoom.actor import Actor
+    from textrl.envs.vizdoom.behaviour import Walk
+    from textrl.envs.vizdoom.vector import MyWayHomeVectorEnv
 
 FULL_EVALUATION = 25
 """Of the best actions alone, which mostly stand before a wall until time is up."""
@@ -54,12 +55,14 @@ class VizdoomTask(Task):
         self.language = Language((FRAME,), ACTIONS, grammar)
 
     @classmethod
-    def from_config(cls, config: TrainConfig) -> "VizdoomTask":
+    def from_config(cls, member: MemberConfig, run: TrainConfig) -> "VizdoomTask":
         """As a training run asks for it: the data are of the base task, which has both in it."""
         return cls()
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> "VizdoomTask":
+    def from_settings(
+        cls, settings: Mapping[str, Any], folder: Path | None = None
+    ) -> "VizdoomTask":
         """As a checkpoint describes it."""
         if not isinstance(settings["hard"], bool):
             raise TypeError(f"'hard' must be true or false, not {settings['hard']!r}")
@@ -109,16 +112,44 @@ class VizdoomTask(Task):
 
         actor: a policy trained by A2C, to play in place of the medium player.
         """
-        from envs.vizdoom.data import chunk_sizes
+        from textrl.envs.vizdoom.data import chunk_sizes
 
         sizes = chunk_sizes(episodes)
         make = partial(_chunk, self, sizes, seed, actor)
         origin = self._origin(episodes, seed, actor)
         return collect(make, len(sizes), folder, self, origin, workers)
 
+    def check_collecting(self, options: VizdoomCollect) -> None:
+        """Refuse a policy that cannot be loaded."""
+        self._actor(options)
+
+    def collect_as(
+        self,
+        options: VizdoomCollect,
+        episodes: int,
+        seed: int,
+        folder: Path,
+        workers: int | None = None,
+    ) -> tuple[Dataset, str]:
+        """The players' episodes, those of a policy trained by A2C among them if that is given."""
+        actor = self._actor(options)
+        rows = self.collect(episodes, seed, folder, workers, actor)
+        how = f"Simulated by the players that the task brings along, seed {seed}."
+        if actor is not None:
+            how += (
+                f" The a2c policy had learned for {actor.steps:,} steps and found the armor in"
+                f" {actor.success:.1%} of {actor.episodes} episodes then."
+            )
+        return rows, how
+
+    def _actor(self, options: VizdoomCollect) -> "Actor | None":
+        from textrl.envs.vizdoom.actor import load_actor
+
+        return load_actor(Path(options.a2c)) if options.a2c else None
+
     def _origin(self, episodes: int, seed: int, actor: "Actor | None" = None) -> dict[str, Any]:
         """All that the rows follow from."""
-        from envs.vizdoom.behaviour import LOST, SLIPS, STRETCH, WANDER
+        from textrl.envs.vizdoom.behaviour import LOST, SLIPS, STRETCH, WANDER
 
         if actor is not None:
             return {**self.settings(), "episodes": episodes, "seed": seed, "a2c": actor.digest}
@@ -145,7 +176,7 @@ class VizdoomTask(Task):
 
     def make_envs(self, episodes: int) -> "MyWayHomeVectorEnv":
         """Episodes side by side."""
-        from envs.vizdoom.vector import MyWayHomeVectorEnv
+        from textrl.envs.vizdoom.vector import MyWayHomeVectorEnv
 
         return MyWayHomeVectorEnv(episodes, self.hard)
 
@@ -212,7 +243,7 @@ class VizdoomTask(Task):
 def _chunk(
     task: VizdoomTask, sizes: list[int], seed: int, actor: "Actor | None", chunk: int
 ) -> Iterator[Episode]:
-    from envs.vizdoom.data import walk_chunk
+    from textrl.envs.vizdoom.data import walk_chunk
 
     for walk in walk_chunk(task.hard, chunk, sizes[chunk], seed, actor):
         yield task.episode(walk)

@@ -21,9 +21,9 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from envs.vizdoom.engine import MAX_SEED, Engine, Frame, cores, pin_worker
-from envs.vizdoom.env import RENDER_MODES, frame_space
-from envs.vizdoom.rules import ACTIONS, FRAME_SHAPE, HORIZON, SIDE
+from textrl.envs.vizdoom.engine import MAX_SEED, Engine, Frame, cores, pin_worker
+from textrl.envs.vizdoom.env import RENDER_MODES, frame_space
+from textrl.envs.vizdoom.rules import ACTIONS, FRAME_SHAPE, HORIZON, SIDE
 from textrl.errors import UserError
 
 INFOS = ("x", "y", "angle", "spot", "success", "tics")
@@ -130,7 +130,7 @@ class MyWayHomeVectorEnv(gymnasium.vector.VectorEnv[Frame, NDArray[np.integer[An
     def render(self) -> tuple[Frame, ...] | None:
         if self.render_mode is None:
             return None
-        from envs.vizdoom.render import draw_view  # only who looks on needs Pillow
+        from textrl.envs.vizdoom.render import draw_view  # only who looks on needs Pillow
 
         return tuple(
             draw_view(frame, path, angle)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from envs.wordle.game import (
+from textrl.envs.wordle.game import (
     ALL_GREEN,
     BLACK,
     GREEN,
@@ -26,8 +26,8 @@ from envs.wordle.game import (
     colours_of,
     score,
 )
-from envs.wordle.games import NO_GUESS, Games, concatenate
-from envs.wordle.words import WordList
+from textrl.envs.wordle.games import NO_GUESS, Games, concatenate
+from textrl.envs.wordle.words import WordList
 
 HUMAN_HISTOGRAM = np.array([0.0068, 0.0623, 0.2289, 0.3181, 0.2338, 0.1214, 0.0287])
 """Shares won in 1..6 guesses, then lost, of 30,374,242 games that people shared on Twitter."""

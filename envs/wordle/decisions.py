@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.wordle.game import ALL_GREEN, MAX_GUESSES
+from textrl.envs.wordle.game import ALL_GREEN, MAX_GUESSES
 
 Table = NDArray[np.uint8]
 """(guesses, answers) patterns; the answers are the first guesses."""

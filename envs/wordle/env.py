@@ -24,7 +24,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from envs.wordle.game import (
+from textrl.envs.wordle.game import (
     ALL_GREEN,
     GREEN,
     MAX_GUESSES,
@@ -33,7 +33,7 @@ from envs.wordle.game import (
     colours_of,
     score,
 )
-from envs.wordle.words import WordList, load_words
+from textrl.envs.wordle.words import WordList, load_words
 from textrl.errors import UserError
 
 Board = NDArray[np.int8]

@@ -24,7 +24,7 @@ def encode_words(words: Sequence[str]) -> Letters:
     return (codes - ord("a")).reshape(len(words), WORD_LENGTH)
 
 
-def decode_words(letters: Letters) -> list[str]:
+def decode_words(letters: NDArray[np.integer]) -> list[str]:
     """The inverse of encode_words."""
     text = (letters.astype(np.uint8) + ord("a")).tobytes().decode("ascii")
     return [text[i : i + WORD_LENGTH] for i in range(0, len(text), WORD_LENGTH)]
@@ -62,9 +62,10 @@ def pattern_of(colours: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.asarray(colours, dtype=np.uint8) @ _POWERS_OF_THREE
 
 
-def colours_of(patterns: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def colours_of(patterns: NDArray[np.integer] | np.integer) -> NDArray[np.uint8]:
     """The inverse of pattern_of."""
-    return _COLOURS_OF_PATTERN[patterns]
+    colours: NDArray[np.uint8] = _COLOURS_OF_PATTERN[patterns]
+    return colours
 
 
 def score(guesses: Letters, answers: Letters) -> NDArray[np.uint8]:

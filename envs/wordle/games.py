@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.wordle.game import MAX_GUESSES, score
-from envs.wordle.words import WordList
+from textrl.envs.wordle.game import MAX_GUESSES, score
+from textrl.envs.wordle.words import WordList
 
 NO_GUESS = -1
 PATTERN_CHUNK = 1 << 16

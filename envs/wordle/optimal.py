@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.wordle.decisions import Answers, Decision, Table, count_parts, split, wrong_guesses
-from envs.wordle.game import MAX_GUESSES
-from envs.wordle.words import WordList
-from textrl.collect import cache_folder
-from textrl.report import write_json
+from textrl.data.collect import cache_folder
+from textrl.envs.wordle.decisions import Answers, Decision, Table, count_parts, split, wrong_guesses
+from textrl.envs.wordle.game import MAX_GUESSES
+from textrl.envs.wordle.words import WordList
+from textrl.evaluation.report import write_json
 
 SEARCH_LIMIT = 300_000_000
 """Table cells a search may look at, about 15 seconds' worth, before the optimum is left unknown."""

@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.wordle.decisions import Answers, Decision, count_parts, split
-from envs.wordle.game import MAX_GUESSES
-from envs.wordle.words import WordList
+from textrl.envs.wordle.decisions import Answers, Decision, count_parts, split
+from textrl.envs.wordle.game import MAX_GUESSES
+from textrl.envs.wordle.words import WordList
 
 _CELLS_AT_ONCE = 8_000_000
 
@@ -46,7 +46,7 @@ def _clue_consistent_batch(
     return scores
 
 
-def greedy_tree(words: WordList) -> Decision:
+def partition_tree(words: WordList) -> Decision:
     """Always the guess that splits the remaining answers into most parts.
 
     Of equal guesses one that may be the answer goes first, then the first of the list.

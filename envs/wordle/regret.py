@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-from envs.wordle.decisions import Answers, split
-from envs.wordle.game import MAX_GUESSES
-from envs.wordle.optimal import Search, SearchLimitReached, optimal_play
-from envs.wordle.words import WordList
+from textrl.envs.wordle.decisions import Answers, split
+from textrl.envs.wordle.game import MAX_GUESSES
+from textrl.envs.wordle.optimal import Search, SearchLimitReached, optimal_play
+from textrl.envs.wordle.words import WordList
 
 Game = tuple[Sequence[int], Sequence[int]]
 """The guesses of a game as indices in the list, and the patterns that they got."""
@@ -35,8 +34,8 @@ def regret_by_guess(words: WordList, games: Sequence[Game]) -> list[float] | Non
                 remaining = remaining[words.table[guess, remaining] == pattern]
     except SearchLimitReached:
         return None
-    means: NDArray[np.float64] = lost / len(games)
-    return means.tolist()
+    means: list[float] = (lost / len(games)).tolist()
+    return means
 
 
 class _Judge:

@@ -10,23 +10,28 @@ import numpy as np
 from datasets import Dataset
 from numpy.typing import NDArray
 
-from envs.wordle.crowd import HUMAN_HISTOGRAM, chunk_sizes, simulate_chunk
-from envs.wordle.env import WordleVectorEnv
-from envs.wordle.game import MAX_GUESSES, PATTERNS, WORD_LENGTH, colours_of
-from envs.wordle.games import NO_GUESS, Games
-from envs.wordle.references import references
-from envs.wordle.regret import regret_by_guess
-from envs.wordle.tweets import read_tweets
-from envs.wordle.words import WordList, load_words
-from textrl.collect import cached_dataset, collect
-from textrl.config import TrainConfig
-from textrl.episode import Episode, Step
+from textrl.config.train import MemberConfig, TrainConfig
+from textrl.data.collect import cached_dataset, collect
+from textrl.data.episode import Episode, Step
+from textrl.data.language import BEGIN_ID, ActionGrammar, Language
+from textrl.envs.wordle import WordleCollect, WordleOptions
+from textrl.envs.wordle.crowd import HUMAN_HISTOGRAM, chunk_sizes, simulate_chunk
+from textrl.envs.wordle.env import WordleVectorEnv
+from textrl.envs.wordle.game import MAX_GUESSES, PATTERNS, WORD_LENGTH, colours_of
+from textrl.envs.wordle.games import NO_GUESS, Games
+from textrl.envs.wordle.references import references
+from textrl.envs.wordle.regret import regret_by_guess
+from textrl.envs.wordle.tweets import read_tweets
+from textrl.envs.wordle.words import WordList, load_words
 from textrl.errors import UserError
-from textrl.language import BEGIN_ID, ActionGrammar, Language
-from textrl.task import Reference, Task
+from textrl.tasks.task import Reference, Task
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 COLOURS = ("black", "yellow", "green")
+TWEETS_HOW = (
+    "Games that people shared on Twitter: the colours are theirs, the letters were drawn, row by"
+    " row, from the words that give those colours."
+)
 
 
 class WordleTask(Task):
@@ -56,12 +61,13 @@ class WordleTask(Task):
         self.language = Language(tuple(clues), tuple(letters), grammar)
 
     @classmethod
-    def from_config(cls, config: TrainConfig) -> "WordleTask":
+    def from_config(cls, member: MemberConfig, run: TrainConfig) -> "WordleTask":
         """As a training run asks for it."""
-        return cls(load_words(config.words), config.constrain)
+        options: WordleOptions = member.task_options
+        return cls(load_words(options.words), options.constrain)
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> "WordleTask":
+    def from_settings(cls, settings: Mapping[str, Any], folder: Path | None = None) -> "WordleTask":
         """As a checkpoint describes it."""
         answers, others = tuple(settings["answers"]), tuple(settings["other_guesses"])
         words = WordList(settings["words"], answers, answers + others)
@@ -107,6 +113,24 @@ class WordleTask(Task):
         make = partial(_crowd_chunk, self, sizes, seed)
         origin = {"episodes": episodes, "seed": seed}
         return collect(make, len(sizes), folder, self, origin, workers)
+
+    def check_collecting(self, options: WordleCollect) -> None:
+        """Refuse a file that is not there."""
+        if options.tweets and not Path(options.tweets).is_file():
+            raise UserError(f"--tweets {options.tweets}: there is no such file")
+
+    def collect_as(
+        self,
+        options: WordleCollect,
+        episodes: int,
+        seed: int,
+        folder: Path,
+        workers: int | None = None,
+    ) -> tuple[Dataset, str]:
+        """The crowd's games, or those that people shared."""
+        if not options.tweets:
+            return super().collect_as(options, episodes, seed, folder, workers)
+        return self.collect_tweets(Path(options.tweets), seed, folder, workers), TWEETS_HOW
 
     def collect_tweets(
         self, path: Path, seed: int, folder: Path, workers: int | None = None

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.wordle.game import (
+from textrl.envs.wordle.game import (
     ALL_GREEN,
     BLACK,
     GREEN,
@@ -32,8 +32,8 @@ from envs.wordle.game import (
     YELLOW,
     pattern_of,
 )
-from envs.wordle.games import NO_GUESS, Games
-from envs.wordle.words import WordList
+from textrl.envs.wordle.games import NO_GUESS, Games
+from textrl.envs.wordle.words import WordList
 from textrl.errors import UserError
 
 BEHAVIOUR = "human"

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.wordle.game import WORD_LENGTH, Letters, encode_words, pattern_table
+from textrl.envs.wordle.game import WORD_LENGTH, Letters, encode_words, pattern_table
 from textrl.errors import UserError
 
 LISTS = Path(__file__).parent / "lists"

@@ -12,15 +12,17 @@ from accelerate import Accelerator
 from datasets import Dataset
 from numpy.typing import NDArray
 
-from textrl.algorithms import ALGORITHMS
-from textrl.batches import EpisodeBatches, collate
-from textrl.build import config_for
-from textrl.config import TrainConfig
-from textrl.dataset import Rows, episodes_to_table
-from textrl.episode import Episode, Step
-from textrl.language import BEGIN_ID, ActionGrammar, Language
-from textrl.model import TextRLModel
-from textrl.trainer import train
+from textrl.config.presets import configure
+from textrl.config.train import TrainConfig
+from textrl.data.batches import EpisodeBatches, collate
+from textrl.data.dataset import Rows, episodes_to_table
+from textrl.data.episode import Episode, Step
+from textrl.data.language import BEGIN_ID, ActionGrammar, Language
+from textrl.model.build import config_for
+from textrl.model.network import TextRLModel
+from textrl.tasks.members import Members
+from textrl.training.learner import make_loss
+from textrl.training.loop import Hooks, train_loop
 
 Array = NDArray[np.float64]
 MakeRows = Callable[[list[Episode]], Dataset]
@@ -28,7 +30,8 @@ STATES, STEPS = 7, 8
 LANGUAGE = Language(
     tuple(f"s{i}" for i in range(STATES)), ("a", "b"), ActionGrammar.from_slots([[0, 1]], 2)
 )
-CONFIG = TrainConfig(
+CONFIG = configure(
+    "gridworld",
     algo="bc",
     layers=1,
     width=32,
@@ -80,18 +83,16 @@ def trained(
     world: World, config: TrainConfig, classes: int, make_rows: MakeRows, folder: Path
 ) -> TextRLModel:
     task: Any = SimpleNamespace(language=LANGUAGE, observation_classes=classes, frame_shape=None)
-    algorithm = ALGORITHMS[config.algo]
     torch.manual_seed(0)
-    model = TextRLModel(config_for(task, config, algorithm.heads, algorithm.q_heads))
-    train(
+    model = TextRLModel(config_for(Members({"gridworld": task}), config))
+    train_loop(
         config,
         Accelerator(cpu=True),
         model,
-        algorithm.make_loss(config),
+        make_loss(config),
         EpisodeBatches(make_rows(world.episodes(2000, seed=0)), LANGUAGE, batch_size=16),
-        evaluate=lambda _: {"greedy": 0.0},
-        export=lambda *_: None,
-        output=folder,
+        Hooks(evaluate=lambda _: {"greedy": 0.0}, export=lambda *_: None),
+        folder,
     )
     return model.train(False)
 

@@ -7,17 +7,16 @@ import pytest
 import torch
 from accelerate import Accelerator
 
-from envs.wordle.task import WordleTask
-from envs.wordle.words import WordList
-from textrl.algorithms import ALGORITHMS
-from textrl.batches import EpisodeBatches
-from textrl.build import config_for
-from textrl.config import TrainConfig
-from textrl.dataset import best_episodes
-from textrl.decoding import Decoding
-from textrl.evaluation import evaluate
-from textrl.model import TextRLModel
-from textrl.trainer import train
+from textrl.acting.decoding import Decoding
+from textrl.config.presets import configure
+from textrl.envs.wordle.task import WordleTask
+from textrl.envs.wordle.words import WordList
+from textrl.evaluation.play import evaluate
+from textrl.model.build import config_for
+from textrl.model.network import TextRLModel
+from textrl.tasks.members import Members
+from textrl.training.learner import make_loss
+from textrl.training.loop import Hooks, train_loop
 
 # Nearly all end in "ight": to try them one after the other takes luck, "storm" tells many apart.
 WORDS = ("light", "might", "night", "right", "sight", "fight", "tight", "eight", "flint", "storm")
@@ -38,8 +37,9 @@ def test_every_algorithm_learns_to_use_the_clues(
 ) -> None:
     task = WordleTask(WordList("ight", WORDS, WORDS))
     rows = task.collect(6000, seed=0, folder=tmp_path / "games", workers=1)
-    config = TrainConfig(
-        algo=algo,  # type: ignore[arg-type]
+    run = configure(
+        "wordle",
+        algo=algo,
         optimizer="muon",
         layers=2,
         width=32,
@@ -52,20 +52,20 @@ def test_every_algorithm_learns_to_use_the_clues(
         save_every=400,
         **changes,
     )
-    algorithm = ALGORITHMS[algo]
-    keep = best_episodes(rows, config.keep_top) if algorithm.filters_episodes else None
+    (member,) = run.members.values()
+    batches, episodes = task.batches(member, run, rows=rows)
+    assert (episodes < len(rows)) == (algo == "filtered-bc")
     torch.manual_seed(0)
-    model = TextRLModel(config_for(task, config, algorithm.heads, algorithm.q_heads))
+    model = TextRLModel(config_for(Members({"wordle": task}), run))
     untrained = evaluate(task, model, Decoding(beta=4.0, sample=True), episodes=200, seed=0)
-    train(
-        config,
+    train_loop(
+        run,
         Accelerator(cpu=True),
         model,
-        algorithm.make_loss(config),
-        EpisodeBatches(rows, task.language, batch_size=config.batch_size, keep=keep),
-        evaluate=lambda _: {"greedy": 0.0},
-        export=lambda *_: None,
-        output=tmp_path,
+        make_loss(run),
+        batches,
+        Hooks(evaluate=lambda _: {"greedy": 0.0}, export=lambda *_: None),
+        tmp_path,
     )
     trained = evaluate(task, model, Decoding(beta=4.0, sample=True), episodes=200, seed=0)
     assert trained.estimate.mean > untrained.estimate.mean + 0.5

@@ -7,11 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from tests.tiny_lms import CONTEXT, TOKENS, save_lm, task_of
-from textrl.algorithms import ALGORITHMS
-from textrl.batches import Batch
-from textrl.build import new_model
-from textrl.config import TrainConfig
-from textrl.trainer import make_optimizers
+from textrl.config.presets import configure
+from textrl.data.batches import Batch
+from textrl.model.build import new_model
+from textrl.tasks.members import Members
+from textrl.training.learner import make_loss
+from textrl.training.optimizers import make_optimizers
 
 BEGIN, END = 1, 2
 ASKED, SAID, KINDS = 30, 10, 10
@@ -53,7 +54,9 @@ def right_answers(model: Any, beta: float) -> Tensor:
 
 def test_values_find_the_answer_that_imitation_cannot(tmp_path: Path) -> None:
     save_lm("llama", tmp_path, hidden_size=64)
-    config = TrainConfig(
+    config = configure(
+        "text",
+        algo="ilql",
         backbone=str(tmp_path),
         context=CONTEXT,
         lora_rank=4,
@@ -63,10 +66,9 @@ def test_values_find_the_answer_that_imitation_cannot(tmp_path: Path) -> None:
         target_rate=0.02,
     )
     torch.manual_seed(0)
-    ilql = ALGORITHMS["ilql"]
-    model = new_model(task_of(TOKENS), config, ilql.heads, ilql.q_heads)
+    model = new_model(Members({"text": task_of(TOKENS)}), config)
     assert model.config.q_head == "shared"
-    loss, (optimizer,) = ilql.make_loss(config), make_optimizers(model, config)
+    loss, (optimizer,) = make_loss(config), make_optimizers(model, config)
     random = torch.Generator().manual_seed(0)
     for _ in range(300):
         batch = conversations(32, random)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from tests.slow_batches import TENSORS
-from textrl.batches import Batch
-from textrl.outputs import TextRLOutput
+from textrl.data.batches import Batch
+from textrl.losses.outputs import TextRLOutput
 
 GARBAGE = 1e3
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from textrl.batches import Batch
+from textrl.data.batches import Batch
 from textrl.losses.bc import bc_loss, imitation_loss
-from textrl.outputs import TextRLOutput
+from textrl.losses.outputs import TextRLOutput
 
 
 def total(outputs: TextRLOutput, batch: Batch) -> torch.Tensor:

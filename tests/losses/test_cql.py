@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from textrl.batches import Batch
-from textrl.losses.cql import CQLWeights, cql_loss, double_q_values
-from textrl.outputs import TextRLOutput
+from textrl.algorithms.cql import CQLOptions
+from textrl.data.batches import Batch
+from textrl.losses.cql import cql_loss, double_q_values
+from textrl.losses.outputs import TextRLOutput
 
-WEIGHTS = CQLWeights(discount=0.9, conservatism=0.3, return_lambda=0.4, value_weight=0.6)
+WEIGHTS = CQLOptions(discount=0.9, conservatism=0.3, return_lambda=0.4, value_weight=0.6)
 
 
 def total(outputs: TextRLOutput, batch: Batch) -> torch.Tensor:
@@ -47,7 +48,7 @@ def two_actions(has_next: bool) -> tuple[TextRLOutput, Batch]:
 
 
 def test_by_hand_terminated() -> None:
-    terms = cql_loss(*two_actions(has_next=False), CQLWeights(discount=0.5, conservatism=0.1))
+    terms = cql_loss(*two_actions(has_next=False), CQLOptions(discount=0.5, conservatism=0.1))
     # Online likes token 1 at the second state, where the target says 4: -1 + 0.5 * 4 = 1, then 2.
     assert terms.q.item() == pytest.approx(((1 - 1) ** 2 + (3 - 2) ** 2) / 2)
     gaps = [math.log(1 + math.exp(-1)), 2 + math.log(1 + math.exp(-2))]
@@ -59,18 +60,18 @@ def test_by_hand_terminated() -> None:
 
 def test_by_hand_truncated() -> None:
     # At the history's end online likes token 0, where the target says -2: 2 + 0.5 * -2 = 1.
-    terms = cql_loss(*two_actions(has_next=True), CQLWeights(discount=0.5))
+    terms = cql_loss(*two_actions(has_next=True), CQLOptions(discount=0.5))
     assert terms.q.item() == pytest.approx((0 + (3 - 1) ** 2) / 2)
 
 
 def test_by_hand_looking_ahead() -> None:
     # To the end: 2 and -1 + 0.5 * 2 = 0 if it ended; 1 and -1 + 0.5 * 1 = -0.5 if it was cut.
-    far = CQLWeights(discount=0.5, return_lambda=1.0)
+    far = CQLOptions(discount=0.5, return_lambda=1.0)
     ended, cut = (cql_loss(*two_actions(has_next), far) for has_next in (False, True))
     assert ended.q.item() == pytest.approx((1**2 + 1**2) / 2)
     assert cut.q.item() == pytest.approx((1.5**2 + 2**2) / 2)
     # Half of it: -1 + 0.5 (0.5 * 4 + 0.5 * 2) = 0.5 at first.
-    half = CQLWeights(discount=0.5, return_lambda=0.5)
+    half = CQLOptions(discount=0.5, return_lambda=0.5)
     mixed = cql_loss(*two_actions(has_next=False), half)
     assert mixed.q.item() == pytest.approx((0.5**2 + 1**2) / 2)
 
@@ -82,7 +83,7 @@ def test_the_online_twin_chooses_and_its_own_target_says_the_value() -> None:
     assert double_q_values(q, target_q, legal).tolist() == [[[20.0]], [[30.0]]]
 
 
-def reference(case: Any, weights: CQLWeights) -> dict[str, float]:
+def reference(case: Any, weights: CQLOptions) -> dict[str, float]:
     """The same loss by plain loops."""
     batch = case.batch
     q, target_q = case.outputs.q.numpy(), case.outputs.target_q.numpy()
@@ -111,8 +112,8 @@ def reference(case: Any, weights: CQLWeights) -> dict[str, float]:
             greedy = allowed[q[:, episode, k, allowed].min(axis=0).argmax()]
             sums["accuracy"] += greedy == taken
     means = {name: value / batch.action_count for name, value in sums.items()}
-    both = means["q"] + weights.conservatism * means["conservative"]
-    means["total"] = weights.value_weight * both
+    conservative = weights.conservatism * means["conservative"]
+    means["total"] = weights.value_weight * means["q"] + conservative
     return means
 
 
@@ -209,3 +210,26 @@ def test_one_action_is_an_episode(random_case: Any) -> None:
             goal = goal + 0.9 * double_q_values(out.q, out.target_q, batch.legal)[:, 0, 1]
         taken = out.q[:, 0, 0, batch.actions[0, 0]]
         torch.testing.assert_close(cql_loss(out, batch, WEIGHTS).q, (taken - goal).square().sum())
+
+
+def test_the_value_weight_is_of_the_squared_errors_alone(random_case: Any) -> None:
+    case = random_case(9)
+    none, one, three = (
+        cql_loss(case.outputs, case.batch, replace(WEIGHTS, value_weight=weight))
+        for weight in (0.0, 1.0, 3.0)
+    )
+    for name in ("q", "conservative", "mean_q", "accuracy"):  # the terms are told as they are
+        assert torch.equal(getattr(one, name), getattr(three, name)), name
+    conservative = WEIGHTS.conservatism * one.conservative
+    assert one.q > 0.1 and conservative > 0.1
+    torch.testing.assert_close(none.total, conservative)
+    torch.testing.assert_close(one.total, one.q + conservative)
+    torch.testing.assert_close(three.total, 3 * one.q + conservative)
+
+    def gradient(**changes: float) -> torch.Tensor:
+        weights = replace(WEIGHTS, **changes)
+        return case.gradients(lambda out, batch: cql_loss(out, batch, weights).total)["q"]
+
+    only_errors, only_conservative = gradient(conservatism=0.0), gradient(value_weight=0.0)
+    torch.testing.assert_close(gradient(), only_errors + only_conservative)
+    assert (only_conservative[:, ~case.batch.legal] == 0).all() and only_conservative.any()

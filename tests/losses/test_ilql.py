@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from textrl.batches import Batch
-from textrl.losses.ilql import ILQLWeights, expectile_value_loss, ilql_loss
+from textrl.algorithms.ilql import ILQLOptions
+from textrl.data.batches import Batch
+from textrl.losses.ilql import expectile_value_loss, ilql_loss
 from textrl.losses.ops import conservative_loss, of_actions
-from textrl.outputs import TextRLOutput
+from textrl.losses.outputs import TextRLOutput
 
-WEIGHTS = ILQLWeights(
+WEIGHTS = ILQLOptions(
     discount=0.9,
     expectile=0.7,
     conservatism=0.3,
@@ -57,7 +58,7 @@ def two_actions(has_next: bool) -> tuple[TextRLOutput, Batch]:
 
 
 def test_by_hand_terminated() -> None:
-    weights = ILQLWeights(discount=0.5, expectile=0.8, conservatism=0.1, value_weight=2.0)
+    weights = ILQLOptions(discount=0.5, expectile=0.8, conservatism=0.1, value_weight=2.0)
     terms = ilql_loss(*two_actions(has_next=False), weights)
     # Returns -1 + 0.5 * 2 = 0 and 0; twins' squared errors 1 + 4, 9 + 1.
     assert terms.q.item() == pytest.approx(7.5)
@@ -76,10 +77,10 @@ def test_by_hand_terminated() -> None:
 
 def test_by_hand_truncated() -> None:
     # The last return is now 0 + 0.5 * 4 = 2: squared errors 1 + 4, 1 + 1.
-    terms = ilql_loss(*two_actions(has_next=True), ILQLWeights(discount=0.5))
+    terms = ilql_loss(*two_actions(has_next=True), ILQLOptions(discount=0.5))
     assert terms.q.item() == pytest.approx(3.5)
     # Looking to the end, the first is -1 + 0.5 * 2 = 0 as well.
-    weights = ILQLWeights(discount=0.5, return_lambda=1.0)
+    weights = ILQLOptions(discount=0.5, return_lambda=1.0)
     assert ilql_loss(*two_actions(has_next=True), weights).q.item() == pytest.approx(3.5)
     # Ended instead: 0 at last, -1 before it, so 4 + 9 and 9 + 1.
     assert ilql_loss(*two_actions(has_next=False), weights).q.item() == pytest.approx(11.5)
@@ -90,13 +91,13 @@ def test_by_hand_within_one_action() -> None:
     outputs, batch = two_actions(has_next=False)
     batch = replace(batch, ends_action=torch.tensor([[False, True]]))
     for weights, expected in (
-        (ILQLWeights(discount=0.5, return_lambda=1.0), 7.5),
-        (ILQLWeights(discount=0.5, action_lambda=1.0), 11.5),
+        (ILQLOptions(discount=0.5, return_lambda=1.0), 7.5),
+        (ILQLOptions(discount=0.5, action_lambda=1.0), 11.5),
     ):
         assert ilql_loss(outputs, batch, weights).q.item() == pytest.approx(expected)
 
 
-def reference(case: Any, weights: ILQLWeights) -> dict[str, float]:
+def reference(case: Any, weights: ILQLOptions) -> dict[str, float]:
     """The same loss by plain loops."""
     batch, out = case.batch, case.outputs
     q, target_q, v, logits = (x.numpy() for x in (out.q, out.target_q, out.v, out.policy))
@@ -156,7 +157,7 @@ def test_gradcheck(random_case: Any) -> None:
     case = random_case(1)
     batch, out = case.batch, case.outputs
 
-    def loss(weights: ILQLWeights, *leaves: torch.Tensor) -> torch.Tensor:
+    def loss(weights: ILQLOptions, *leaves: torch.Tensor) -> torch.Tensor:
         names = ("policy", "q", "v")[: len(leaves)]
         given = {"v": out.v, **dict(zip(names, leaves, strict=True))}
         return ilql_loss(TextRLOutput(target_q=out.target_q, **given), batch, weights).total
@@ -286,3 +287,73 @@ def test_one_action_is_an_episode(random_case: Any) -> None:
         goal = batch.rewards[0, 0] + (0.9 * out.v[0, 1] if truncated else 0.0)
         taken = out.q[:, 0, 0, batch.actions[0, 0]]
         torch.testing.assert_close(ilql_loss(out, batch, WEIGHTS).q, (taken - goal).square().sum())
+
+
+def test_the_value_weight_is_of_the_squared_errors_alone(random_case: Any) -> None:
+    case = random_case(9)
+    none, one, three = (
+        ilql_loss(case.outputs, case.batch, replace(WEIGHTS, value_weight=weight))
+        for weight in (0.0, 1.0, 3.0)
+    )
+    for name in ("policy", "q", "v", "conservative", "mean_q", "mean_v"):
+        assert torch.equal(getattr(one, name), getattr(three, name)), name
+    conservative, errors = WEIGHTS.conservatism * one.conservative, one.q + one.v
+    assert one.q > 0.1 and one.v > 0.1 and conservative > 0.1
+    torch.testing.assert_close(none.total, one.policy + conservative)
+    torch.testing.assert_close(one.total, one.policy + errors + conservative)
+    torch.testing.assert_close(three.total, one.policy + 3 * errors + conservative)
+
+    def gradient(**changes: float) -> torch.Tensor:
+        weights = replace(WEIGHTS, **changes)
+        return case.gradients(lambda out, batch: ilql_loss(out, batch, weights).total)["q"]
+
+    only_errors, only_conservative = gradient(conservatism=0.0), gradient(value_weight=0.0)
+    torch.testing.assert_close(gradient(), only_errors + only_conservative)
+    assert (only_conservative[:, ~case.batch.legal] == 0).all() and only_conservative.any()
+
+
+def test_whole_actions_of_weighted_episodes_by_hand() -> None:
+    # The two tokens are one action, of an episode that counts 2.5 times.
+    outputs, batch = two_actions(has_next=False)
+    batch = replace(
+        batch,
+        ends_action=torch.tensor([[False, True]]),
+        weight=torch.tensor([2.5]),
+        action_count=2 * 2.5,
+        completed_count=2.5,
+    )
+    weights = ILQLOptions(discount=0.5, expectile=0.8, whole_actions=True)
+    terms = ilql_loss(outputs, batch, weights)
+    # Min target Q at the action's end is 1, against V 1 and 2: gaps 0 and -1.
+    assert terms.v.item() == pytest.approx((0.8 * 0 + 0.2 * 1) / 2)
+    assert terms.q.item() == pytest.approx(7.5)
+    assert terms.mean_v.item() == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_whole_actions_of_weighted_episodes(random_case: Any, dtype: torch.dtype) -> None:
+    # An episode of weight 2 counts as if it were there twice; weights are stored in float32.
+    weights, often = replace(WEIGHTS, whole_actions=True), [0, 0, 1, 2, 2, 2, 3]
+    for seed in range(5):
+        case = random_case(seed)
+        repeated = case.pick(often)
+        actions, completed = repeated.batch.is_action, repeated.batch.ends_action
+        counts = {"action_count": int(actions.sum()), "completed_count": int(completed.sum())}
+        numbers = torch.tensor([2, 1, 3, 1], dtype=dtype)
+        weighted = replace(case, batch=replace(case.batch, weight=numbers, **counts))
+        repeated = replace(repeated, batch=replace(repeated.batch, **counts))
+        actual = asdict(ilql_loss(weighted.outputs, weighted.batch, weights))
+        expected = asdict(ilql_loss(repeated.outputs, repeated.batch, weights))
+        looped = reference(repeated, weights)
+        for name, value in actual.items():
+            assert value.isfinite(), name
+            torch.testing.assert_close(value, expected[name], msg=name)
+            assert value.item() == pytest.approx(looped[name], abs=1e-6), name
+
+        def loss(outputs: TextRLOutput, batch: Batch) -> torch.Tensor:
+            return ilql_loss(outputs, batch, weights).total
+
+        mine, theirs = weighted.gradients(loss), repeated.gradients(loss)
+        for name, axis in (("policy", 0), ("q", 1), ("v", 0)):
+            summed = torch.zeros_like(mine[name]).index_add(axis, torch.tensor(often), theirs[name])
+            torch.testing.assert_close(mine[name], summed, msg=name)

@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 import torch
 
+from textrl.algorithms.cql import CQLOptions
+from textrl.algorithms.ilql import ILQLOptions
 from textrl.losses.bc import bc_loss
-from textrl.losses.cql import CQLWeights, cql_loss
-from textrl.losses.ilql import ILQLWeights, ilql_loss
+from textrl.losses.cql import cql_loss
+from textrl.losses.ilql import ilql_loss
 from textrl.losses.ops import (
     at_end_of_action,
     lambda_returns,
@@ -154,8 +156,8 @@ def test_lambda_returns_keep_the_losses_precision() -> None:
     "loss",
     [
         bc_loss,
-        lambda outputs, batch: cql_loss(outputs, batch, CQLWeights()),
-        lambda outputs, batch: ilql_loss(outputs, batch, ILQLWeights()),
+        lambda outputs, batch: cql_loss(outputs, batch, CQLOptions(conservatism=0.1)),
+        lambda outputs, batch: ilql_loss(outputs, batch, ILQLOptions()),
     ],
 )
 def test_no_grammar_is_one_that_allows_everything(random_case: Any, loss: Any) -> None:

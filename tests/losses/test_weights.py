@@ -7,18 +7,24 @@ from typing import Any
 import pytest
 import torch
 
-from textrl.batches import Batch
+from textrl.algorithms.cql import CQLOptions
+from textrl.algorithms.ilql import ILQLOptions
+from textrl.bisimulation.loss import BisimulationWeights, bisimulation_loss
+from textrl.bisimulation.pairs import draw_pairs
+from textrl.data.batches import Batch
 from textrl.losses.bc import bc_loss
-from textrl.losses.bisimulation import BisimulationWeights, bisimulation_loss
-from textrl.losses.cql import CQLWeights, cql_loss
-from textrl.losses.ilql import ILQLWeights, ilql_loss
-from textrl.outputs import TextRLOutput
-from textrl.pairs import draw_pairs
+from textrl.losses.cql import cql_loss
+from textrl.losses.ilql import ilql_loss
+from textrl.losses.outputs import TextRLOutput
 
+CQL = CQLOptions(conservatism=0.1, return_lambda=0.5)
+ILQL = ILQLOptions(action_lambda=0.5)
+WHOLE = replace(ILQL, whole_actions=True)
 LOSSES: dict[str, Callable[[TextRLOutput, Batch], Any]] = {
     "bc": bc_loss,
-    "cql": lambda outputs, batch: cql_loss(outputs, batch, CQLWeights(return_lambda=0.5)),
-    "ilql": lambda outputs, batch: ilql_loss(outputs, batch, ILQLWeights(action_lambda=0.5)),
+    "cql": lambda outputs, batch: cql_loss(outputs, batch, CQL),
+    "ilql": lambda outputs, batch: ilql_loss(outputs, batch, ILQL),
+    "ilql of whole actions": lambda outputs, batch: ilql_loss(outputs, batch, WHOLE),
 }
 
 
@@ -65,8 +71,9 @@ def test_weighted_parts_add_up(random_case: Callable[..., Any], name: str) -> No
 
 
 def test_the_models_of_the_bisimulation_loss(random_case: Callable[..., Any]) -> None:
-    batch = weighted(random_case(5).batch, [1, 2, 0.5, 3])
+    batch = weighted(random_case(11).batch, [1, 2, 0.5, 3])
     pairs = draw_pairs(batch, (0,))
+    assert len(pairs.partner) == int(batch.ends_action.sum())  # nobody is alone in a group
     n, (episodes, states) = len(pairs.partner), batch.state_positions.shape
     torch.manual_seed(0)
     predicted = torch.randn(n, dtype=torch.float64)

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TINY = ["--layers", "1", "--width", "16", "--attention-heads", "2", "--batch-size", "8"]
 TINY += ["--evaluate-every", "1000", "--evaluate-episodes", "4", "--log-every", "1"]
-TINY += ["--threads", "1", "--no-final-evaluation"]
+TINY += ["--threads", "2", "--no-final-evaluation"]
 
 
 def recipe(name: str, *arguments: object) -> list[str]:

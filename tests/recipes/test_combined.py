@@ -10,11 +10,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import recipes.train
-from envs.tasks import load_agent
-from envs.wordle.play.opponent import load_opponent
-from recipes import evaluate, visits
+from textrl.envs.wordle.play.opponent import load_opponent
 from textrl.errors import UserError, run_recipe
+from textrl.recipes import evaluate, visits
+from textrl.recipes import train as train_recipe
+from textrl.sharing.checkpoint import load_agent
 
 ROOT = Path(__file__).parents[2]
 RECIPE = str(ROOT / "recipes" / "train.py")
@@ -47,7 +47,7 @@ def train(command: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
         with pytest.MonkeyPatch.context() as patched:
             patched.setenv("TEXTRL_CACHE", str(cache))
             patched.setattr(sys, "argv", ["train.py", *arguments, *others])
-            recipes.train.main()
+            train_recipe.main()
         return Path(arguments[-1])
 
     return run
@@ -125,7 +125,11 @@ def test_each_task_is_judged(
     [
         (("--beta", 3), "--beta is about one task: say which with --task"),
         (("--candidates", 3), "--candidates is about one task: say which with --task"),
-        (("--data", "talks.jsonl"), "--data is for agents of the task text"),
+        (("--data", "talks.jsonl"), "--data is about one task: say which with --task"),
+        (
+            ("--data", "talks.jsonl", "--task", "gridworld"),
+            "--data is for agents that learned from logs: this one plays gridworld",
+        ),
         (("--task", "gridwrld"), "did you mean 'gridworld'?"),
     ],
 )
@@ -149,7 +153,7 @@ def test_conversations_are_learned_alone(
     arguments = ("--task", "wordle,text", "--optimizer", "adamw", "--output", str(output))
     monkeypatch.setattr(sys, "argv", ["train.py", *arguments])
     with pytest.raises(SystemExit) as left:
-        run_recipe(recipes.train.main)
+        run_recipe(train_recipe.main)
     errors = capsys.readouterr().err
     assert left.value.code == 2 and len(errors.splitlines()) == 1
     assert "text has the tokens of its language model and is learned alone" in errors
@@ -176,8 +180,8 @@ def test_one_of_its_tasks_can_be_loaded_and_played(
 def test_what_the_folder_holds(agent: Path) -> None:
     saved = json.loads((agent / "task.json").read_text())
     assert saved["task"] == "wordle,gridworld" and set(saved["settings"]) == {"wordle", "gridworld"}
-    games = json.loads((agent / "config.json").read_text())["games"]
-    assert [game["name"] for game in games] == ["wordle", "gridworld"]
+    members = json.loads((agent / "config.json").read_text())["members"]
+    assert [member["name"] for member in members] == ["wordle", "gridworld"]
     lines = (agent / "metrics.jsonl").read_text().splitlines()
     scores = [json.loads(line) for line in lines if "above the data" in line]
     assert set(scores[0]) >= {"wordle/greedy", "wordle/sampled", "gridworld/greedy"}

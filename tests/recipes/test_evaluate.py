@@ -21,7 +21,13 @@ def test_the_report_has_what_programs_and_people_read(small_run: Path, tmp_path:
     printed = run("evaluate", small_run, *how)
     report = json.loads(out.read_text())
     assert report["task"] == "wordle" and report["episodes"] == 20 and report["beta"] == beta
-    assert set(report["references"]) == {"random", "clue_consistent", "greedy", "optimal"}
+    assert set(report["references"]) == {
+        "random",
+        "clue_consistent",
+        "crowd",
+        "partitions",
+        "optimal",
+    }
     assert set(report["decodings"]) == {"greedy", "sampled"}
     assert report["mean"] == report["decodings"]["greedy"]["mean"]
     assert report["decodings"]["sampled"]["episodes"] == 80
@@ -32,7 +38,8 @@ def test_the_report_has_what_programs_and_people_read(small_run: Path, tmp_path:
     for name in ("optimal", "clue_consistent", "agent, greedy", "agent, sampled"):
         assert name in printed
     # Against itself, at the beta that it was trained with: the same games, move by move.
-    assert "better than" in printed
+    assert f"compared with {small_run}" in printed
+    assert printed.count("not told apart: +0.000") == 2
     for name in ("greedy", "sampled"):
         assert report["against"][name]["difference"] == 0.0
 
@@ -40,5 +47,5 @@ def test_the_report_has_what_programs_and_people_read(small_run: Path, tmp_path:
 def test_every_recipe_explains_itself() -> None:
     for name in ("train", "evaluate", "collect", "push", "benchmark", "play"):
         help_text = run(name, "--help")
-        assert "example:" in help_text and f"recipes/{name}.py" in help_text
+        assert "example:" in help_text and f"  textrl {name} " in help_text
         assert "default" in help_text

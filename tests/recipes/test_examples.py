@@ -3,15 +3,14 @@
 import json
 import re
 import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from envs import tasks
-from recipes import evaluate, train
-from textrl.dataset import load_episodes, returns_by_behaviour
+from textrl.config import registry
+from textrl.data.dataset import load_episodes, returns_by_behaviour
+from textrl.recipes import evaluate, train
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,20 +33,18 @@ def test_the_task_of_the_guide_learns_and_is_evaluated(
         blocks("docs/add-a-task.md", "python"),
         blocks("docs/add-a-task.md", "yaml"),
     )
+    # In one's own folder, with nothing of the toolkit changed.
     (tmp_path / "higher_task.py").write_text(code)
-    spec = spec_from_file_location("higher_task", tmp_path / "higher_task.py")
-    assert spec is not None and spec.loader is not None
-    higher = module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "higher_task", higher)
-    spec.loader.exec_module(higher)
-    (tmp_path / "configs" / "higher").mkdir(parents=True)
-    (tmp_path / "configs" / "higher" / "quick.yaml").write_text(preset)
-    monkeypatch.setitem(tasks.TASKS, "higher", higher.HigherTask)
-    monkeypatch.setattr(train, "PRESETS", tmp_path / "configs")
+    (tmp_path / "presets").mkdir()
+    (tmp_path / "presets" / "quick.yaml").write_text(preset)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "_named", {})
+    monkeypatch.delitem(sys.modules, "higher_task", raising=False)
 
-    run(monkeypatch, train.main, "--task", "higher", "--threads", "1")
-    run(monkeypatch, evaluate.main, "runs/higher", "--json", "report.json")
+    chosen = ("--task", "higher_task:HigherTask")
+    run(monkeypatch, train.main, *chosen, "--threads", "1")
+    assert json.loads(Path("runs/higher/task.json").read_text())["settings"] == {"guesses": 4}
+    run(monkeypatch, evaluate.main, "runs/higher", *chosen, "--json", "report.json")
     report = json.loads(Path("report.json").read_text())
     data = next((tmp_path / "cache" / "datasets").iterdir())
     teachers = float(np.mean(returns_by_behaviour(load_episodes(str(data)))["forgetful"]))

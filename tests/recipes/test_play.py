@@ -18,8 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from recipes import play
+from textrl.envs.wordle.play import start as starting
 from textrl.errors import run_recipe
+from textrl.recipes import play
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120  # seconds, for machines under load
@@ -139,8 +140,8 @@ def test_mistakes_end_in_one_line(
         taken.listen()
         assert "cannot listen on" in fails(small_run, "--web", "--port", taken.getsockname()[1])
     assert "exists already" in fails(small_run, "--space", tmp_path)
-    monkeypatch.setattr(play, "find_spec", lambda name: None)
-    assert "pip install 'textrl[play]'" in fails(small_run, "--web")
+    monkeypatch.setattr(starting, "find_spec", lambda name: None)
+    assert "pip install 'offline-textrl[play]'" in fails(small_run, "--web")
 
 
 def free_port() -> int:
@@ -159,7 +160,7 @@ def test_a_space_runs_on_its_own(small_run: Path, tmp_path: Path) -> None:
     assert re.search(r"^torch==[\d.]+$", (space / "requirements.txt").read_text(), re.MULTILINE)
 
     # It is the folder's own code that runs, not the one installed here.
-    page = space / "envs" / "wordle" / "play" / "page" / "index.html"
+    page = space / "textrl" / "envs" / "wordle" / "play" / "page" / "index.html"
     page.write_text(page.read_text().replace("<title>", "<title>This very folder: "))
     port = free_port()
     environment = {**os.environ, "GRADIO_SERVER_PORT": str(port)}

@@ -16,14 +16,14 @@ from datasets import load_dataset
 from huggingface_hub import DatasetCard, ModelCard
 from transformers import AutoTokenizer
 
-from envs.wordle.play.duel import begin_watch
-from envs.wordle.play.opponent import load_opponent
-from recipes import collect, evaluate, push, train
 from tests.hub_server import HubServer
-from textrl.checkpoint import load_model
-from textrl.dataset import load_episodes
+from textrl.data.dataset import load_episodes
+from textrl.envs.wordle.play.duel import begin_watch
+from textrl.envs.wordle.play.opponent import load_opponent
 from textrl.errors import run_recipe
-from textrl.model import TextRLModel
+from textrl.model.network import TextRLModel
+from textrl.recipes import collect, evaluate, push, train
+from textrl.sharing.checkpoint import load_model
 
 ROOT = Path(__file__).parents[2]
 TINY = "--layers 1 --width 16 --attention-heads 2 --batch-size 8 --evaluate-every 1000"
@@ -74,7 +74,7 @@ def test_there_and_back(hub: HubServer, run: Run, folder: Path) -> None:
     assert all(TOKEN.encode() not in content for content in files.values())
 
     # The bits survive, and so does what they say of a history.
-    theirs, ours = TextRLModel.from_pretrained("mine/wordle"), load_model(str(folder))[0]
+    theirs, ours = TextRLModel.from_pretrained("mine/wordle"), load_model(str(folder))
     history = torch.tensor([[1, 400, 430, 460, 480, 510, 5, 80, 160, 240, 320]])
     for name in ("policy", "q", "target_q", "v"):
         assert torch.equal(getattr(theirs(history), name), getattr(ours(history), name))
@@ -164,7 +164,7 @@ def test_training_publishes_at_every_save_and_outlives_a_failure(
     hub.drop_commits = 1
     again = ["--output", "run", "--resume", "--push-to-hub", "mine/other", "--no-private"]
     error = run(train, *again, fails=True)
-    assert "`python recipes/push.py run mine/other` goes on" in error
+    assert "`textrl push run mine/other` goes on" in error
     assert "evaluating" not in run(push, "run", "mine/other")
     assert hub.model("mine/other").files.keys() == PUSHED
     assert "for 12 steps" in hub.model("mine/other").files["README.md"].decode()
@@ -188,7 +188,7 @@ def test_a_dataset_there_and_back(hub: HubServer, run: Run, tmp_path: Path) -> N
     making = ["--task", "wordle", "--episodes", 500, "--output", "games", "--workers", 1]
     hub.drop_commits = 1
     error = run(collect, *making, "--push-to-hub", "mine/games", fails=True)
-    assert "`python recipes/push.py games mine/games` goes on" in error
+    assert "`textrl push games mine/games` goes on" in error
     run(push, "games", "mine/games")
     files = hub.dataset("mine/games").files
     assert files.keys() == {

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from recipes import figures, visits
-from recipes.experiments import EXPERIMENTS, Experiment, Run, plan
-from recipes.reproduce import compare
-from recipes.runs import is_done, train_all, write_runs
-from recipes.summary import REMARKS, section, table_rows
-from textrl.checkpoint import weights_digest
-from textrl.config import COMBINED
+from textrl.config.presets import COMBINED
 from textrl.errors import UserError
-from textrl.publish import saved_report
+from textrl.recipes.reproducing import figures, visits
+from textrl.recipes.reproducing.experiments import EXPERIMENTS, Experiment, Run, plan
+from textrl.recipes.reproducing.reproduce import compare
+from textrl.recipes.reproducing.runs import is_done, train_all, write_runs
+from textrl.recipes.reproducing.summary import REMARKS, section, table_rows
+from textrl.sharing.checkpoint import weights_digest
+from textrl.sharing.publish import saved_report
 
 ROOT = Path(__file__).parents[2]
 FAST = "--max-steps 3 --batch-size 8 --episodes 200 --layers 1 --width 16 --attention-heads 2"

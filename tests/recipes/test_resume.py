@@ -12,12 +12,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from textrl.losses.bisimulation import BisimulationTerms
+from textrl.bisimulation.loss import BisimulationTerms
 
 ROOT = Path(__file__).parents[2]
 RECIPE = str(ROOT / "recipes" / "train.py")
 SETTINGS = "--layers 1 --width 16 --attention-heads 2 --batch-size 8 --evaluate-every 1000"
-SETTINGS += " --evaluate-episodes 4 --log-every 1 --threads 1 --save-every 4 --no-final-evaluation"
+SETTINGS += " --evaluate-episodes 4 --log-every 1 --threads 2 --save-every 4 --no-final-evaluation"
 
 
 def arguments(data: Path, output: Path, steps: int) -> list[str]:
@@ -35,6 +35,19 @@ def lines_of(run: Path) -> list[dict[str, float]]:
 def losses(run: Path) -> list[float]:
     """The total loss of each step."""
     return [line["total"] for line in lines_of(run)]
+
+
+def test_the_same_command_gives_the_same_weights_with_two_threads(
+    small_data: Path, tmp_path: Path
+) -> None:
+    """At the preset's own size: only then do threads share the work of indexing backwards."""
+    for name in ("one", "two"):
+        command = [sys.executable, RECIPE, "--data", str(small_data), "--threads", "2"]
+        command += ["--output", str(tmp_path / name), "--max-steps", "16", "--no-final-evaluation"]
+        command += ["--bisim", "0.02", "--evaluate-every", "100", "--evaluate-episodes", "4"]
+        subprocess.run(command, check=True, cwd=ROOT, capture_output=True)
+    one, two = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("one", "two"))
+    assert one == two
 
 
 @pytest.mark.parametrize(
@@ -97,19 +110,30 @@ def test_measuring_the_bisimulation_loss_changes_nothing(
         assert torch.equal(weight, theirs[name]) != name.startswith("world."), name
 
 
-def test_two_processes_and_accumulation_follow_one(small_data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("extra", "in_parts"),
+    [("", "4"), ("--bisim 0.05 --bisim-fit 1", "2")],  # which compares the same pairs of histories
+)
+def test_two_processes_and_accumulation_follow_one(
+    small_data: Path, tmp_path: Path, extra: str, in_parts: str
+) -> None:
     one, two, parts = tmp_path / "one", tmp_path / "two", tmp_path / "parts"
-    alone = [sys.executable, RECIPE, *arguments(small_data, one, 20)]
-    subprocess.run(alone, check=True, cwd=ROOT, capture_output=True)
-    in_parts = [sys.executable, RECIPE, *arguments(small_data, parts, 20), "--accumulation", "4"]
-    subprocess.run(in_parts, check=True, cwd=ROOT, capture_output=True)
+    for run, accumulation in ((one, "1"), (parts, in_parts)):
+        command = [sys.executable, RECIPE, *arguments(small_data, run, 20), *extra.split()]
+        command += ["--accumulation", accumulation]
+        subprocess.run(command, check=True, cwd=ROOT, capture_output=True)
     file = ROOT / "recipes" / "configs" / "accelerate" / "two-cpus.yaml"
     launch = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(file)]
     launch += ["--main_process_port", "0", RECIPE]  # any free port
-    subprocess.run(
-        [*launch, *arguments(small_data, two, 20)], check=True, cwd=ROOT, capture_output=True
-    )
+    command = [*launch, *arguments(small_data, two, 20), *extra.split()]
+    subprocess.run(command, check=True, cwd=ROOT, capture_output=True)
     assert len(losses(one)) == 20
     assert losses(two) == pytest.approx(losses(one), abs=1e-4)
     assert losses(parts) == pytest.approx(losses(one), abs=1e-4)
     assert losses(two) != losses(one), "the runs were not split at all"
+    compared = [
+        [line["bisimulation"] for line in lines_of(run) if "bisimulation" in line]
+        for run in (one, two, parts)
+    ]
+    assert compared[1] == pytest.approx(compared[0], rel=1e-4)
+    assert compared[2] == pytest.approx(compared[0], rel=1e-4) or in_parts == "4"

@@ -14,15 +14,16 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from envs.tasks import load_agent
-from recipes import merge, play, train
 from tests.tiny_lms import save_chat_lm
-from textrl import lora, trainer
 from textrl.errors import run_recipe
+from textrl.model import lora
+from textrl.recipes import merge, play, train
+from textrl.sharing.checkpoint import load_agent
+from textrl.training import loop
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = "--task text --lora-rank 3 --context 128 --batch-size 4 --accumulation 1 --bisim 0.05"
-SETTINGS += " --max-steps 6 --save-every 3 --log-every 1 --evaluate-every 100 --threads 1"
+SETTINGS += " --max-steps 6 --save-every 3 --log-every 1 --evaluate-every 100 --threads 2"
 SETTINGS += " --learning-rate 3e-3 --no-final-evaluation --warmup-steps 0"
 SAID = ("hello there", "how are you today?", "please tell me the price")
 ANSWERS = (("I am fine, thank you.", 1.0), ("What can I do for you?", 0.5), ("no", -1.0))
@@ -77,14 +78,14 @@ def losses(folder: Path) -> list[float]:
 def test_killed_and_resumed_equals_uninterrupted(
     place: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save = trainer.save_state
+    save = loop.save_state
 
     def save_and_die(*given: Any) -> None:
         save(*given)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(trainer, "save_state", save_and_die)
+        patch.setattr(loop, "save_state", save_and_die)
         with pytest.raises(KeyboardInterrupt):
             run(train, *arguments("broken"))
     assert [path.name for path in (place / "broken" / "state").iterdir()] == ["step-00000003"]
@@ -98,17 +99,14 @@ def test_killed_and_resumed_equals_uninterrupted(
 @pytest.mark.parametrize("how", ["two-cpus", "fsdp"])
 def test_two_processes_follow_one(place: Path, run: Run, how: str) -> None:
     """A copy of the model in each (DDP), or one in pieces (FSDP)."""
-    # Which histories the bisimulation loss compares depends on the process that reads them: it is
-    # computed here, slow adapter and all, but weighs nothing.
-    weightless = ["--bisim", "1e-12"]
     if not (place / "one").exists():
-        run(train, *arguments("one"), *weightless)
+        run(train, *arguments("one"))
     script = {"two-cpus": "recipes/train.py", "fsdp": "tests/fsdp_on_cpu.py"}[how]
     launch = [sys.executable, "-m", "accelerate.commands.launch", "--main_process_port", "0"]
     launch += ["--config_file", str(ROOT / f"recipes/configs/accelerate/{how}.yaml")]
     launch += ["--mixed_precision", "no", str(ROOT / script)]
     done = subprocess.run(
-        [*launch, *arguments(how), *weightless],
+        [*launch, *arguments(how)],
         cwd=place,
         capture_output=True,
         text=True,
@@ -215,7 +213,7 @@ def test_ctrl_c_ends_a_chat(
     ("given", "message"),
     [
         (["whole", "--web"], "--web is not for agents of the task 'text'"),
-        (["whole", "--max-new-tokens", "0"], "--max-new-tokens must be at least 1"),
+        (["whole", "--max-new-tokens", "-1"], "--max-new-tokens must be at least 0"),
         (["whole", "--prompts", "nowhere.txt"], "nowhere.txt"),
         (["whole", "--prompts", "bad.txt"], "line 2 of the prompts is no conversation"),
         (["whole", "--prompts", "done.txt"], "line 1 of the prompts ends with the assistant's"),

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from recipes import theory
 from textrl.errors import UserError
+from textrl.recipes import theory
 
 ROOT = Path(__file__).parents[2]
 FAST = ["--task", "gridworld", "--max-steps", "3", "--batch-size", "8", "--episodes", "200"]
@@ -96,7 +96,7 @@ def test_mistakes_are_told(
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(theory, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"needs scipy: pip install 'textrl\[theory\]'"):
+    with pytest.raises(UserError, match=r"needs scipy: pip install 'offline-textrl\[theory\]'"):
         run(monkeypatch, "--output", tmp_path)
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from recipes import collect, evaluate, train
 from textrl.errors import run_recipe
+from textrl.recipes import collect, evaluate, train
+from textrl.training import run as training
 
 Run = Callable[..., str]
 
@@ -62,8 +63,8 @@ def test_a_wrong_argument_is_named(fails: Run, arguments: list[str], expected: s
 
 
 def test_a_tracker_that_is_not_installed(fails: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(train, "find_spec", lambda name: None)
-    assert "pip install 'textrl[wandb]'" in fails(train, "--tracker", "wandb")
+    monkeypatch.setattr(training, "find_spec", lambda name: None)
+    assert "pip install 'offline-textrl[wandb]'" in fails(train, "--tracker", "wandb")
 
 
 def test_words_of_other_lengths(fails: Run, tmp_path: Path) -> None:

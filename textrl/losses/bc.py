@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from textrl.batches import Batch
+from textrl.data.batches import Batch
 from textrl.losses.ops import legal_only, masked_mean, of_actions
-from textrl.outputs import TextRLOutput
+from textrl.losses.outputs import TextRLOutput
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ def imitation_loss(logits: Tensor, batch: Batch) -> Tensor:
     return masked_mean(-of_actions(log_pi, batch.actions), batch.counts, batch.action_count)
 
 
-def bc_loss(outputs: TextRLOutput, batch: Batch) -> BCTerms:
+def bc_loss(outputs: TextRLOutput, batch: Batch, options: object = None) -> BCTerms:
     """Imitation of every action token of the batch."""
     assert outputs.policy is not None
     policy = imitation_loss(outputs.policy, batch)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from textrl.batches import Batch
+from textrl.algorithms.cql import CQLOptions
+from textrl.data.batches import Batch
 from textrl.losses.ops import (
     conservative_loss,
     lambda_returns,
@@ -14,21 +15,7 @@ from textrl.losses.ops import (
     next_states,
     of_actions,
 )
-from textrl.outputs import TextRLOutput
-
-
-@dataclass(frozen=True)
-class CQLWeights:
-    """discount: per action token; conservatism: of pushing down what the data does not do.
-
-    return_lambda mixes what really followed into the targets: 0 looks one token ahead, as the
-    paper does, 1 to the episode's end.
-    """
-
-    discount: float = 0.99
-    conservatism: float = 0.1
-    return_lambda: float = 0.0
-    value_weight: float = 1.0
+from textrl.losses.outputs import TextRLOutput
 
 
 @dataclass(frozen=True)
@@ -52,7 +39,7 @@ def double_q_values(q: Tensor, target_q: Tensor, legal: Tensor | None) -> Tensor
     return target_q.gather(-1, best).squeeze(-1)
 
 
-def cql_loss(outputs: TextRLOutput, batch: Batch, weights: CQLWeights) -> CQLTerms:
+def cql_loss(outputs: TextRLOutput, batch: Batch, options: CQLOptions) -> CQLTerms:
     """(Q(a) - (r + discount Qbar(s', argmax Q(s'))))^2 + conservatism (logsumexp Q - Q(a)).
 
     State k is the history before action k; its successor is the state before the episode's next
@@ -64,7 +51,7 @@ def cql_loss(outputs: TextRLOutput, batch: Batch, weights: CQLWeights) -> CQLTer
     counts, total = batch.counts, batch.action_count
     q, legal = outputs.q[:, :, :actions], batch.legal_actions
     with torch.no_grad():
-        mix = torch.where(batch.is_followed, weights.return_lambda, 0.0)
+        mix = torch.where(batch.is_followed, options.return_lambda, 0.0)
         values = double_q_values(outputs.q, outputs.target_q, batch.legal)
         targets = [
             lambda_returns(
@@ -72,7 +59,7 @@ def cql_loss(outputs: TextRLOutput, batch: Batch, weights: CQLWeights) -> CQLTer
                 next_values=next_states(value, actions),
                 has_next=batch.has_next,
                 mix=mix,
-                discount=weights.discount,
+                discount=options.discount,
                 return_after=batch.return_after,
             )
             for value in values
@@ -83,7 +70,7 @@ def cql_loss(outputs: TextRLOutput, batch: Batch, weights: CQLWeights) -> CQLTer
     q_loss = masked_mean((q_taken - torch.stack(targets)).square().sum(0), counts, total)
     conservative = conservative_loss(q, legal, q_taken, counts, total)
     return CQLTerms(
-        total=weights.value_weight * (q_loss + weights.conservatism * conservative),
+        total=options.value_weight * q_loss + options.conservatism * conservative,
         q=q_loss,
         conservative=conservative,
         mean_q=masked_mean(q_taken.detach().mean(0), counts, total),

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from textrl.batches import Batch
+from textrl.algorithms.ilql import ILQLOptions
+from textrl.data.batches import Batch
 from textrl.losses.bc import imitation_loss
 from textrl.losses.ops import (
     at_end_of_action,
@@ -15,25 +16,7 @@ from textrl.losses.ops import (
     next_states,
     of_actions,
 )
-from textrl.outputs import TextRLOutput
-
-
-@dataclass(frozen=True)
-class ILQLWeights:
-    """discount: per action token; expectile: 0.5 is the mean, 1 the best action's value.
-
-    action_lambda mixes the targets within an action, where nothing random happens between two
-    tokens; return_lambda mixes them from one action to the next. The paper's are 0.
-    whole_actions: V learns from Q at the last token of the action taken, where Q knows all of it.
-    """
-
-    discount: float = 0.99
-    expectile: float = 0.8
-    conservatism: float = 0.001
-    action_lambda: float = 0.0
-    return_lambda: float = 0.0
-    value_weight: float = 1.0
-    whole_actions: bool = False
+from textrl.losses.outputs import TextRLOutput
 
 
 @dataclass(frozen=True)
@@ -61,7 +44,7 @@ def expectile_value_loss(
     return masked_mean(weight * gap.square(), counts, total)
 
 
-def ilql_loss(outputs: TextRLOutput, batch: Batch, weights: ILQLWeights) -> ILQLTerms:
+def ilql_loss(outputs: TextRLOutput, batch: Batch, options: ILQLOptions) -> ILQLTerms:
     """Twin Q to r + discount V(next), V to an expectile of min target Q, CQL's term, and imitation.
 
     The Q that V learns is that of the token taken or, with whole_actions, of the action's last one.
@@ -76,28 +59,28 @@ def ilql_loss(outputs: TextRLOutput, batch: Batch, weights: ILQLWeights) -> ILQL
     v = outputs.v[:, :actions]
     with torch.no_grad():
         target_q = of_actions(outputs.target_q[:, :, :actions], batch.actions).amin(dim=0)
-        if weights.whole_actions:
-            target_q = at_end_of_action(target_q, batch.ends_action, counts)
-        mix = torch.where(batch.ends_action, weights.return_lambda, weights.action_lambda)
+        if options.whole_actions:
+            target_q = at_end_of_action(target_q, batch.ends_action, batch.is_action)
+        mix = torch.where(batch.ends_action, options.return_lambda, options.action_lambda)
         returns = lambda_returns(
             rewards=batch.rewards,
             next_values=next_states(outputs.v, actions),
             has_next=batch.has_next,
             mix=torch.where(batch.is_followed, mix, 0.0),
-            discount=weights.discount,
+            discount=options.discount,
             return_after=batch.return_after,
         )
     q_taken = of_actions(outputs.q[:, :, :actions], batch.actions)
     q_loss = masked_mean((q_taken - returns).square().sum(0), counts, total)
-    v_loss = expectile_value_loss(v, target_q, counts, total, weights.expectile)
+    v_loss = expectile_value_loss(v, target_q, counts, total, options.expectile)
     conservative = conservative_loss(
         outputs.q[:, :, :actions], batch.legal_actions, q_taken, counts, total
     )
     policy = imitation_loss(outputs.policy, batch)
     return ILQLTerms(
         total=policy
-        + weights.value_weight * (q_loss + v_loss)
-        + weights.conservatism * conservative,
+        + options.value_weight * (q_loss + v_loss)
+        + options.conservatism * conservative,
         policy=policy,
         q=q_loss,
         v=v_loss,

@@ -16,7 +16,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from envs.wordle.game import (
+from textrl.acting.policy import Thought
+from textrl.envs.wordle.game import (
     ALL_GREEN,
     GREEN,
     MAX_GUESSES,
@@ -27,9 +28,8 @@ from envs.wordle.game import (
     encode_words,
     score,
 )
-from envs.wordle.words import WordList, load_words
+from textrl.envs.wordle.words import WordList, load_words
 from textrl.errors import UserError
-from textrl.policy import Thought
 
 Mode = Literal["race", "stump", "watch"]
 MODES: tuple[Mode, ...] = ("race", "stump", "watch")
@@ -267,7 +267,8 @@ def _with_row(duel: Duel, rows: Rows, guess: Guess, pattern: int) -> Rows:
 
 
 def _letters(word: str) -> NDArray[np.uint8]:
-    return encode_words([word])[0]
+    letters: NDArray[np.uint8] = encode_words([word])[0]
+    return letters
 
 
 def _five_letters(word: str) -> str:

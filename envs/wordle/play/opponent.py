@@ -6,15 +6,15 @@ from pathlib import Path
 
 import numpy as np
 
-from envs.tasks import load_agent
-from envs.wordle.game import decode_words, encode_words
-from envs.wordle.play.duel import Duel, Guess, fitting, models_guess
-from envs.wordle.task import LETTERS, WordleTask
-from textrl.decoding import Decoding
+from textrl.acting.decoding import Decoding
+from textrl.acting.policy import Policy
+from textrl.data.language import BEGIN_ID, ActionGrammar
+from textrl.envs.wordle.game import decode_words, encode_words
+from textrl.envs.wordle.play.duel import Duel, Guess, fitting, models_guess
+from textrl.envs.wordle.task import LETTERS, WordleTask
 from textrl.errors import UserError
-from textrl.language import BEGIN_ID, ActionGrammar
-from textrl.model import TextRLModel
-from textrl.policy import Policy
+from textrl.model.network import TextRLModel
+from textrl.sharing.checkpoint import load_agent
 
 TOP_LETTERS = 3
 REMEDY = "`make wordle` trains one into runs/wordle, and a Hub id (USER/NAME) works too"

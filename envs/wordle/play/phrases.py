@@ -1,8 +1,8 @@
 """What is said of a game, in the terminal as on the page."""
 
-from envs.wordle.game import MAX_GUESSES, colours_of, encode_words, score
-from envs.wordle.play.duel import Duel, Rows, is_over, is_won, other_words, wrong_rows
-from envs.wordle.task import COLOURS
+from textrl.envs.wordle.game import MAX_GUESSES, colours_of, encode_words, score
+from textrl.envs.wordle.play.duel import Duel, Rows, is_over, is_won, other_words, wrong_rows
+from textrl.envs.wordle.task import COLOURS
 from textrl.errors import UserError
 
 

@@ -7,9 +7,10 @@ import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from envs.wordle.game import MAX_GUESSES
-from envs.wordle.play.duel import Duel, result_of
+from textrl.envs.wordle.game import MAX_GUESSES
+from textrl.envs.wordle.play.duel import Duel, result_of
 from textrl.errors import UserError
 
 Counts = tuple[int, ...]
@@ -97,7 +98,7 @@ def _load_all(path: Path) -> dict[str, Record]:
         ) from error
 
 
-def _frozen(value: object) -> object:
+def _frozen(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from envs.wordle.game import pattern_of
-from envs.wordle.play import phrases
-from envs.wordle.play.duel import (
+from textrl.envs.wordle.game import pattern_of
+from textrl.envs.wordle.play import phrases
+from textrl.envs.wordle.play.duel import (
     MODES,
     Duel,
     Guess,
@@ -27,7 +27,7 @@ from envs.wordle.play.duel import (
     your_colours,
     your_guess,
 )
-from envs.wordle.play.opponent import Opponent, letter_of
+from textrl.envs.wordle.play.opponent import Opponent, letter_of
 from textrl.errors import UserError, unknown
 
 MOST_GAMES = 4096  # a few kilobytes each; beyond that the one untouched for longest is forgotten

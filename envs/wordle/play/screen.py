@@ -9,14 +9,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from envs.wordle.game import BLACK, GREEN, MAX_GUESSES, WORD_LENGTH, YELLOW
-from envs.wordle.play.duel import Guess, Rows
-from envs.wordle.play.opponent import letter_of
-from envs.wordle.play.record import Counts, Record
-from textrl.policy import Thought
+from textrl.acting.policy import Thought
+from textrl.envs.wordle.game import BLACK, GREEN, MAX_GUESSES, WORD_LENGTH, YELLOW
+from textrl.envs.wordle.play.duel import Guess, Rows
+from textrl.envs.wordle.play.opponent import letter_of
+from textrl.envs.wordle.play.record import Counts, Record
 
 KEYBOARD = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
-MARKS = {GREEN: "[]", YELLOW: "()", BLACK: "  "}
+MARKS = {GREEN: ("[", "]"), YELLOW: ("(", ")"), BLACK: (" ", " ")}
 SIXTEEN_COLOURS = {GREEN: "30;42", YELLOW: "30;43", BLACK: "97;100"}
 MANY_COLOURS = {
     GREEN: "1;38;5;231;48;5;28",
@@ -150,8 +150,9 @@ def keyboard(best: Mapping[str, int], look: Look) -> list[str]:
             colour = best.get(letter)
             opening, closing = MARKS[BLACK if colour is None else colour]
             text = f"{opening}{'.' if colour == BLACK else letter}{closing}"
-            is_painted = colour is not None and look.colours
-            keys.append(f"\033[{look.colours[colour]}m{text}\033[0m" if is_painted else text)
+            if colour is not None and look.colours:
+                text = f"\033[{look.colours[colour]}m{text}\033[0m"
+            keys.append(text)
         lines.append(" " * indent + "".join(keys))
     return lines
 

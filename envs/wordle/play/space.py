@@ -4,16 +4,16 @@ import json
 import re
 import shutil
 import sys
-from importlib.metadata import requires, version
+from importlib.metadata import distribution, requires, version
 from pathlib import Path
 
-import envs
 import textrl
-from envs.wordle.play.opponent import Opponent
-from textrl.checkpoint import TASK_FILE, describe_task, scratch_folder
+from textrl.data.files import scratch_folder
+from textrl.data.task_file import TASK_FILE, describe_task
+from textrl.envs.wordle.play.opponent import Opponent
 from textrl.errors import UserError
 
-CODE = (textrl, envs)
+DISTRIBUTION = "offline-textrl"
 NOT_CODE = ("__pycache__", "*.pyc")
 
 APP = '''"""Wordle against a model, as a Hugging Face Space runs it; see README.md."""
@@ -23,8 +23,8 @@ from pathlib import Path
 
 import torch
 
-from envs.wordle.play.opponent import load_opponent
-from envs.wordle.play.web import serve
+from textrl.envs.wordle.play.opponent import load_opponent
+from textrl.envs.wordle.play.web import serve
 
 torch.set_num_threads(1)
 agent = Path(__file__).parent / "{agent}"
@@ -51,7 +51,7 @@ license: apache-2.0
 Race a small language model for a hidden word, let it guess yours, or watch it play. It learned the
 game offline with textrl; `agent/` is its checkpoint. `python app.py` runs the page on port 7860.
 To publish it: `hf upload USER/NAME . --repo-type space`. The word lists derive from SCOWL; their
-notice is in `envs/wordle/lists/NOTICE`.
+notice is in `textrl/envs/wordle/lists/NOTICE`.
 """
 
 
@@ -61,10 +61,10 @@ def write_space(folder: Path, opponent: Opponent) -> None:
         raise UserError(f"{str(folder)!r} exists already: choose another folder or remove it")
     folder.absolute().parent.mkdir(parents=True, exist_ok=True)
     with scratch_folder(folder.absolute()) as scratch:
-        for package in CODE:
-            source = Path(str(package.__file__)).parent
-            target = scratch / source.name
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns(*NOT_CODE))
+        source = Path(str(textrl.__file__)).parent
+        ignore = shutil.ignore_patterns(*NOT_CODE)
+        shutil.copytree(source, scratch / source.name, ignore=ignore)
+        write_metadata(scratch)
         agent = scratch / "agent"
         opponent.model.save_pretrained(agent)
         task = describe_task(opponent.task)
@@ -79,10 +79,19 @@ def write_space(folder: Path, opponent: Opponent) -> None:
         scratch.rename(folder)
 
 
+def write_metadata(folder: Path) -> None:
+    """What an installation would have: by its entry points the code finds its tasks."""
+    ours = distribution(DISTRIBUTION)
+    metadata = folder / f"{DISTRIBUTION.replace('-', '_')}-{ours.version}.dist-info"
+    metadata.mkdir()
+    for name in ("METADATA", "entry_points.txt"):
+        (metadata / name).write_text(ours.read_text(name) or "", encoding="utf-8")
+
+
 def requirements() -> str:
     """What textrl needs, in the versions that it runs with here; gradio comes with the Space."""
     lines = []
-    for requirement in requires("textrl") or ():
+    for requirement in requires(DISTRIBUTION) or ():
         if "extra ==" not in requirement:
             name = re.split(r"[^A-Za-z0-9_.-]", requirement)[0]
             lines.append(f"{name}=={version(name).split('+')[0]}")  # without "+cpu"

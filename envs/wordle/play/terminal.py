@@ -7,9 +7,9 @@ from typing import Protocol
 
 import numpy as np
 
-from envs.wordle.game import BLACK, GREEN, WORD_LENGTH, YELLOW, pattern_of
-from envs.wordle.play import phrases, views
-from envs.wordle.play.duel import (
+from textrl.envs.wordle.game import BLACK, GREEN, WORD_LENGTH, YELLOW, pattern_of
+from textrl.envs.wordle.play import phrases, views
+from textrl.envs.wordle.play.duel import (
     Duel,
     begin_race,
     begin_stump,
@@ -20,9 +20,9 @@ from envs.wordle.play.duel import (
     your_colours,
     your_guess,
 )
-from envs.wordle.play.opponent import Opponent
-from envs.wordle.play.record import Record, add_game, load_record
-from envs.wordle.play.screen import Look, View, compose
+from textrl.envs.wordle.play.opponent import Opponent
+from textrl.envs.wordle.play.record import Record, add_game, load_record
+from textrl.envs.wordle.play.screen import Look, View, compose
 from textrl.errors import UserError
 
 COLOUR_KEYS = {"b": BLACK, "0": BLACK, "y": YELLOW, "1": YELLOW, "g": GREEN, "2": GREEN}

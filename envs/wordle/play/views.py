@@ -2,18 +2,18 @@
 
 from collections.abc import Sequence
 
-from envs.wordle.game import WORD_LENGTH
-from envs.wordle.play.duel import (
+from textrl.envs.wordle.game import WORD_LENGTH
+from textrl.envs.wordle.play.duel import (
     Duel,
     Rows,
     best_colours,
     fitting,
     is_won,
 )
-from envs.wordle.play.opponent import Opponent
-from envs.wordle.play.phrases import alone_result, stuck
-from envs.wordle.play.record import Record
-from envs.wordle.play.screen import (
+from textrl.envs.wordle.play.opponent import Opponent
+from textrl.envs.wordle.play.phrases import alone_result, stuck
+from textrl.envs.wordle.play.record import Record
+from textrl.envs.wordle.play.screen import (
     LEFT_COLUMNS,
     TALL,
     Look,

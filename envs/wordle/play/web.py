@@ -14,9 +14,9 @@ from gradio import Server
 from pydantic import BaseModel, Field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from envs.wordle.game import MAX_GUESSES, WORD_LENGTH
-from envs.wordle.play.opponent import Opponent
-from envs.wordle.play.rooms import NoSuchGame, Rooms
+from textrl.envs.wordle.game import MAX_GUESSES, WORD_LENGTH
+from textrl.envs.wordle.play.opponent import Opponent
+from textrl.envs.wordle.play.rooms import NoSuchGame, Rooms
 from textrl.errors import UserError
 
 PAGE = Path(__file__).parent / "page"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from envs.gridworld.layout import Layout
+from textrl.envs.gridworld.layout import Layout
 
 
 @pytest.fixture(scope="session")

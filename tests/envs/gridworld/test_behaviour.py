@@ -5,16 +5,16 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from envs.gridworld.behaviour import (
+from textrl.envs.gridworld.behaviour import (
     NOISE,
     behaviour_policies,
     chunk_sizes,
     unsafe_policy,
     walk_chunk,
 )
-from envs.gridworld.layout import DOWN, LEFT, RIGHT, Layout
-from envs.gridworld.rules import AT_UNSAFE_GOAL, Rules, make_rules
-from envs.gridworld.solve import evaluate
+from textrl.envs.gridworld.layout import DOWN, LEFT, RIGHT, Layout
+from textrl.envs.gridworld.rules import AT_UNSAFE_GOAL, Rules, make_rules
+from textrl.envs.gridworld.solve import evaluate
 
 
 def test_one_heads_for_the_lava_the_other_anywhere() -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from envs.gridworld.env import SwitchGridEnv, SwitchGridVectorEnv
-from envs.gridworld.layout import DOWN, LEFT, RIGHT, STAY, UP, Layout
+from textrl.envs.gridworld.env import SwitchGridEnv, SwitchGridVectorEnv
+from textrl.envs.gridworld.layout import DOWN, LEFT, RIGHT, STAY, UP, Layout
 from textrl.errors import UserError
 
 
@@ -18,8 +18,8 @@ def registered() -> Iterator[str]:
     name = "test/SwitchGrid-v0"
     gymnasium.register(
         name,
-        entry_point="envs.gridworld.env:SwitchGridEnv",
-        vector_entry_point="envs.gridworld.env:SwitchGridVectorEnv",
+        entry_point="textrl.envs.gridworld.env:SwitchGridEnv",
+        vector_entry_point="textrl.envs.gridworld.env:SwitchGridVectorEnv",
     )
     yield name
     del gymnasium.registry[name]

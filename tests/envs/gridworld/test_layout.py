@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from envs.gridworld.layout import (
+from textrl.envs.gridworld.layout import (
     DEFAULT,
     DOWN,
     LAVA,

@@ -5,15 +5,15 @@ from itertools import product
 import numpy as np
 import pytest
 
-from envs.gridworld.layout import LEFT, RIGHT, Layout
-from envs.gridworld.memoryless import (
+from textrl.envs.gridworld.layout import LEFT, RIGHT, Layout
+from textrl.envs.gridworld.memoryless import (
     best_memoryless,
     climb,
     climb_corners,
     score_and_gradient,
 )
-from envs.gridworld.rules import Rules, make_rules
-from envs.gridworld.solve import evaluate, optimal_plan
+from textrl.envs.gridworld.rules import Rules, make_rules
+from textrl.envs.gridworld.solve import evaluate, optimal_plan
 
 
 def test_the_gradient_is_that_of_finite_differences(tiny: Layout) -> None:

@@ -4,9 +4,9 @@ import re
 
 import numpy as np
 
-from envs.gridworld.env import SwitchGridEnv
-from envs.gridworld.layout import RIGHT, Layout, load_layout
-from envs.gridworld.render import MAX_PIXELS, draw_map, map_text
+from textrl.envs.gridworld.env import SwitchGridEnv
+from textrl.envs.gridworld.layout import RIGHT, Layout, load_layout
+from textrl.envs.gridworld.render import MAX_PIXELS, draw_map, map_text
 
 
 def cell_part(picture: np.ndarray, cell: int, width: int = 10, size: int = 48) -> np.ndarray:

@@ -5,11 +5,11 @@ from functools import cache
 import numpy as np
 import pytest
 
-from envs.gridworld.behaviour import behaviour_policies
-from envs.gridworld.env import SwitchGridVectorEnv
-from envs.gridworld.layout import Layout
-from envs.gridworld.rules import Rules, borders_of, draw, make_rules
-from envs.gridworld.solve import Chances, evaluate, optimal_plan
+from textrl.envs.gridworld.behaviour import behaviour_policies
+from textrl.envs.gridworld.env import SwitchGridVectorEnv
+from textrl.envs.gridworld.layout import Layout
+from textrl.envs.gridworld.rules import Rules, borders_of, draw, make_rules
+from textrl.envs.gridworld.solve import Chances, evaluate, optimal_plan
 
 DIRECTIONS = [(-1, 0), (0, 1), (1, 0), (0, -1)]
 

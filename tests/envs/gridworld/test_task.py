@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
-from envs.gridworld.layout import Layout, load_layout
-from envs.gridworld.rules import Rules
-from envs.gridworld.task import GridworldTask
-from textrl.checkpoint import describe_task
-from textrl.checks import check_episodes
-from textrl.config import TrainConfig
-from textrl.dataset import load_episodes, returns_by_behaviour
-from textrl.episode import Episode
+from textrl.acting.rollout import Played, play
+from textrl.config.presets import configure
+from textrl.data.dataset import load_episodes, returns_by_behaviour
+from textrl.data.episode import Episode
+from textrl.data.validate import check_episodes
+from textrl.envs.gridworld.layout import Layout, load_layout
+from textrl.envs.gridworld.rules import Rules
+from textrl.envs.gridworld.task import GridworldTask
 from textrl.errors import UserError
-from textrl.rollout import Played, play
+from textrl.sharing.checkpoint import describe_task
+from textrl.tasks.members import Members
 
 CONTEXT = 102  # <begin>, the start, 50 times action and cell
 
@@ -110,7 +111,7 @@ def test_the_dataset_tells_true_stories(gridworld: GridworldTask, tmp_path: Path
 def test_the_dataset_follows_from_the_seed_whoever_does_the_work(
     gridworld: GridworldTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("envs.gridworld.behaviour.CHUNK_EPISODES", 20)
+    monkeypatch.setattr("textrl.envs.gridworld.behaviour.CHUNK_EPISODES", 20)
     alone = gridworld.collect(50, seed=1, folder=tmp_path / "alone", workers=1)
     two = gridworld.collect(50, seed=1, folder=tmp_path / "two", workers=2)
     other = gridworld.collect(50, seed=2, folder=tmp_path / "other", workers=2)
@@ -137,7 +138,7 @@ def test_the_default_dataset_is_made_once_for_each_game(
     renamed = Layout.parse(layout.text, "other name")
     GridworldTask(Rules(renamed)).default_dataset(30, seed=0)
     assert len(list((tmp_path / "cache" / "datasets").iterdir())) == 3
-    monkeypatch.setattr("envs.gridworld.task.NOISE", 0.5)
+    monkeypatch.setattr("textrl.envs.gridworld.task.NOISE", 0.5)
     gridworld.default_dataset(30, seed=0)
     assert len(list((tmp_path / "cache" / "datasets").iterdir())) == 4
 
@@ -209,11 +210,12 @@ def test_damaged_settings_are_a_value_or_type_error(gridworld: GridworldTask, ch
 def test_a_config_chooses_the_map(tmp_path: Path, tiny: Layout) -> None:
     path = tmp_path / "tiny.txt"
     path.write_text(tiny.text)
-    task = GridworldTask.from_config(TrainConfig(task="gridworld", layout=str(path)))
+    task = Members.of_run(configure("gridworld", layout=str(path))).one()[1]
+    assert isinstance(task, GridworldTask)
     assert task.rules.layout.rows == tiny.rows
     assert (task.rules.slip, task.rules.horizon) == (0.2, 50)
     with pytest.raises(UserError, match="no map"):
-        GridworldTask.from_config(TrainConfig(task="gridworld", layout="nowhere.txt"))
+        Members.of_run(configure("gridworld", layout="nowhere.txt"))
 
 
 def test_tokens_that_are_no_action_are_refused(gridworld: GridworldTask) -> None:

@@ -5,13 +5,13 @@ import sys
 import numpy as np
 import pytest
 
-from envs.gridworld.layout import LEFT, RIGHT, STAY, Layout
-from envs.gridworld.rules import Rules
-from envs.gridworld.task import GridworldTask
-from envs.gridworld.visits import draw_visits, played_visits, visit_counts, visits_figure
-from textrl.episode import Episode, Step
+from textrl.acting.rollout import Played
+from textrl.data.episode import Episode, Step
+from textrl.envs.gridworld.layout import LEFT, RIGHT, STAY, Layout
+from textrl.envs.gridworld.rules import Rules
+from textrl.envs.gridworld.task import GridworldTask
+from textrl.envs.gridworld.visits import draw_visits, played_visits, visit_counts, visits_figure
 from textrl.errors import UserError
-from textrl.rollout import Played
 
 
 def test_an_action_counts_where_it_was_chosen(corridor: Layout) -> None:
@@ -84,5 +84,5 @@ def test_without_matplotlib_the_remedy_is_told(
     corridor: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(UserError, match=r"pip install 'textrl\[figures\]'"):
+    with pytest.raises(UserError, match=r"pip install 'offline-textrl\[figures\]'"):
         visits_figure(corridor, {})

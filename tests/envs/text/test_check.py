@@ -1,4 +1,4 @@
-"""recipes/collect.py --check: every bad row named, the first rows shown, a summary."""
+"""textrl collect --check: every bad row named, the first rows shown, a summary."""
 
 import json
 import sys
@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from envs.text import check
-from envs.text.check import printable, show
-from recipes import collect
 from tests import chat_tokenizers
-from textrl.chat import TextLanguage
-from textrl.conversation import Conversation, Message
+from textrl.data.chat import TextLanguage
+from textrl.data.conversation import Conversation, Message
+from textrl.envs.text import check
+from textrl.envs.text.check import printable, show
 from textrl.errors import run_recipe
+from textrl.recipes import collect
 
 USER = {"role": "user", "content": "hello"}
 AGENT = {"role": "assistant", "content": "no", "reward": 1}
@@ -126,5 +126,5 @@ def test_marks_and_colours(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_nobody_plays_conversations(run: Run, tmp_path: Path) -> None:
     code, _, err = run("--task", "text", "--output", tmp_path / "new")
-    assert (code, "its conversations are your own" in err) == (2, True)
+    assert (code, "its episodes are your own" in err) == (2, True)
     assert "--task is missing" in run("--output", tmp_path / "new")[2]

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
-from envs.text.index import Index, make_index
-from envs.text.rows import TextRows
-from envs.text.sources import LONGEST_LINE, ArrowRows, open_source
 from tests import chat_tokenizers
 from tests.slow_batches import same
-from textrl import batches as batches_module
-from textrl.batches import EpisodeBatches, collate
-from textrl.chat import TextLanguage
-from textrl.conversation import BadRow
+from textrl.data import batches as batches_module
+from textrl.data.batches import EpisodeBatches, collate
+from textrl.data.chat import TextLanguage
+from textrl.data.conversation import BadRow
+from textrl.envs.text.index import Index, make_index
+from textrl.envs.text.rows import TextRows
+from textrl.envs.text.sources import LONGEST_LINE, ArrowRows, open_source
 from textrl.errors import UserError
 
 Rows = list[dict[str, Any]]
@@ -195,7 +195,7 @@ def test_what_was_found_is_remembered(
     def scan(self: object) -> None:
         raise AssertionError("scanned again")
 
-    monkeypatch.setattr("envs.text.sources.JsonLines.scan", scan)
+    monkeypatch.setattr("textrl.envs.text.sources.JsonLines.scan", scan)
     again = index_of(path)
     np.testing.assert_array_equal(first.entries, again.entries)
     assert first.summary == again.summary

@@ -4,7 +4,6 @@ import json
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,19 +13,22 @@ import pytest
 import torch
 from datasets import Dataset
 
-from envs.tasks import load_agent
-from envs.text.task import TextTask
-from recipes import evaluate, train
 from tests.hub_server import HubServer
-from textrl import offline, trainer
-from textrl.batches import Batch, collate
-from textrl.card import model_card
-from textrl.config import TrainConfig
+from textrl.config.presets import configure
+from textrl.config.train import TrainConfig
+from textrl.data.batches import Batch, collate
+from textrl.envs.text.task import TextTask
 from textrl.errors import UserError
-from textrl.hub import open_repo, push
-from textrl.offline import judge_offline
-from textrl.outputs import TextRLOutput
-from textrl.publish import saved_report
+from textrl.evaluation import offline
+from textrl.evaluation.offline import judge_offline
+from textrl.losses.outputs import TextRLOutput
+from textrl.recipes import evaluate, train
+from textrl.sharing.card import model_card
+from textrl.sharing.checkpoint import load_agent
+from textrl.sharing.hub import open_repo, push
+from textrl.sharing.publish import saved_report
+from textrl.tasks.members import Members
+from textrl.training import loop
 
 MakeTalks = Callable[..., list[dict[str, Any]]]
 Write = Callable[[list[dict[str, Any]]], Path]
@@ -48,8 +50,18 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def config_of(path: Path, lm: Path, **changes: Any) -> TrainConfig:
-    settings = {"task": "text", "algo": "bc", "data": str(path), "backbone": str(lm), "context": 64}
-    return TrainConfig(**{**settings, "batch_size": 4, **changes})
+    settings = {"algo": "bc", "data": str(path), "backbone": str(lm), "context": 64}
+    return configure("text", **{**settings, "batch_size": 4, **changes})
+
+
+def task_of(config: TrainConfig) -> TextTask:
+    return Members.of_run(config).one()[1]
+
+
+def batches_of(config: TrainConfig, task: TextTask | None = None) -> tuple[Any, int]:
+    """A run's batches and how many conversations they are; task: another one than its own."""
+    (member,) = config.members.values()
+    return (task or task_of(config)).batches(member, config)
 
 
 def last_rewards(batch: Batch) -> list[float]:
@@ -62,10 +74,10 @@ def test_the_same_conversations_are_always_held_out(
     talks: MakeTalks, write_lines: Write, gpt2: Path
 ) -> None:
     path = write_lines(talks(40))
-    task = TextTask.from_config(config_of(path, gpt2, held_out=0.1))
+    task = task_of(config_of(path, gpt2, held_out=0.1))
     _, returns = task.held_out(100)
     assert task.held_out_count() == len(returns) == 4
-    batches, episodes = task.batches(config_of(path, gpt2), best_only=False)
+    batches, episodes = batches_of(config_of(path, gpt2), task)
     assert episodes == 36
     last_reward = {
         number for step in range(9) for part in batches.step(step) for number in last_rewards(part)
@@ -74,16 +86,16 @@ def test_the_same_conversations_are_always_held_out(
     held_out = set(last_rewards(collate(rows, np.arange(4), task.language)))
     assert last_reward | held_out == set(map(float, range(40)))
     assert not last_reward & held_out
-    other_seed = TextTask.from_config(config_of(path, gpt2, held_out=0.1, seed=5))
+    other_seed = task_of(config_of(path, gpt2, held_out=0.1, seed=5))
     np.testing.assert_array_equal(other_seed.held_out(100)[1], returns)
     some, _ = task.held_out(2)
     assert len(some.lengths) == 2
 
 
 def test_at_least_one_is_held_out(talks: MakeTalks, write_lines: Write, gpt2: Path) -> None:
-    task = TextTask.from_config(config_of(write_lines(talks(5)), gpt2))
+    task = task_of(config_of(write_lines(talks(5)), gpt2))
     assert task.held_out_count() == 1
-    lonely = TextTask.from_config(config_of(write_lines(talks(1)), gpt2))
+    lonely = task_of(config_of(write_lines(talks(1)), gpt2))
     with pytest.raises(UserError, match="it takes two"):
         lonely.held_out_count()
 
@@ -91,7 +103,7 @@ def test_at_least_one_is_held_out(talks: MakeTalks, write_lines: Write, gpt2: Pa
 def test_the_best_are_kept(talks: MakeTalks, write_lines: Write, gpt2: Path) -> None:
     rows = talks(21)
     config = config_of(write_lines(rows), gpt2, algo="filtered-bc", keep_top=0.2)
-    batches, episodes = TextTask.from_config(config).batches(config, best_only=True)
+    batches, episodes = batches_of(config)
     assert episodes == 4
     (batch,) = batches.step(0)
     best = sorted(sum(m.get("reward", 0.0) for m in row["messages"]) for row in rows)
@@ -110,7 +122,7 @@ def test_the_best_are_kept(talks: MakeTalks, write_lines: Write, gpt2: Path) -> 
 )
 def test_what_the_task_needs(gpt2: Path, changes: dict[str, Any], told: str) -> None:
     with pytest.raises(UserError, match=told):
-        TextTask.from_config(replace(config_of(Path("x.jsonl"), gpt2), **changes))
+        task_of(config_of(Path("x.jsonl"), gpt2, **changes))
 
 
 def test_bad_rows_are_refused_or_skipped(talks: MakeTalks, write_lines: Write, gpt2: Path) -> None:
@@ -118,15 +130,16 @@ def test_bad_rows_are_refused_or_skipped(talks: MakeTalks, write_lines: Write, g
     path.write_text(path.read_text() + '{"messages": []}\noops\n')
     config = config_of(path, gpt2)
     with pytest.raises(UserError) as refused:
-        TextTask.from_config(config).batches(config, best_only=False)
+        batches_of(config)
     assert f"{path}: line 7: no message of the assistant" in str(refused.value)
     assert "1 more are bad (--on-bad-rows skip leaves such rows out" in str(refused.value)
-    skipping = TextTask.from_config(replace(config, on_bad_rows="skip"))
-    assert skipping.batches(config, best_only=False)[1] == 5
-    assert "left out as bad: 1 no assistant turn, 1 not JSON" in skipping.describe_data()
+    skips = config_of(path, gpt2, on_bad_rows="skip")
+    skipping = task_of(skips)
+    assert batches_of(config, skipping)[1] == 5
+    assert "left out as bad: 1 no assistant turn, 1 not JSON" in skipping.before_training()
     path.write_text("oops\n")
     with pytest.raises(UserError, match="no conversation: all 1 rows are bad"):
-        TextTask.from_config(replace(config, on_bad_rows="skip")).held_out_count()
+        task_of(skips).held_out_count()
 
 
 def test_values_need_rewards(write_lines: Write, gpt2: Path) -> None:
@@ -135,9 +148,9 @@ def test_values_need_rewards(write_lines: Write, gpt2: Path) -> None:
     for algo in ("filtered-bc", "cql", "ilql"):
         config = config_of(path, gpt2, algo=algo)
         with pytest.raises(UserError, match=f"which {algo} learns from"):
-            TextTask.from_config(config).batches(config, best_only=False)
+            batches_of(config)
     config = config_of(path, gpt2, algo="bc")
-    assert TextTask.from_config(config).batches(config, best_only=False)[1] == 5
+    assert batches_of(config)[1] == 5
 
 
 @pytest.mark.parametrize(
@@ -167,9 +180,15 @@ def test_every_algorithm_from_training_to_evaluation(
     model, task = load_agent(str(output))
     assert isinstance(task, TextTask)
     assert model.config.action_tokens == len(task.language.tokens)
-    card = model_card(config_of(path, llama), task, 4, "me/agent", report)
+    card = model_card(config_of(path, llama), Members({"text": task}), 4, "me/agent", report)
     assert f"| perplexity | {report['figures']['perplexity']:.4g} |" in card
     assert "they do not tell what its own turns would earn" in card
+    # The run's own, which its evaluation has written: with the results, without this machine.
+    written = (output / "README.md").read_text()
+    assert f"| perplexity | {report['figures']['perplexity']:.4g} |" in written
+    assert "the dataset `talks.jsonl`" in written and f"`{llama.name}`" in written
+    for part in (tmp_path, llama.parent):
+        assert str(part) not in written and part.name not in written
 
 
 def test_a_stopped_run_goes_on_as_if_nothing_had_happened(
@@ -183,17 +202,17 @@ def test_a_stopped_run_goes_on_as_if_nothing_had_happened(
     path = write_lines(talks(20))
     where = ["--task", "text", "--data", path, "--backbone", gpt2, "--no-final-evaluation"]
     run(train, *where, *TINY.split(), "--output", tmp_path / "whole")
-    save = trainer.save_state
+    save = loop.save_state
 
     def save_and_stop(*arguments: Any) -> None:
         save(*arguments)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(trainer, "save_state", save_and_stop)
+    monkeypatch.setattr(loop, "save_state", save_and_stop)
     broken = [*where, *TINY.split(), "--output", tmp_path / "broken"]
     with pytest.raises(KeyboardInterrupt):
         run(train, *broken)
-    monkeypatch.setattr(trainer, "save_state", save)
+    monkeypatch.setattr(loop, "save_state", save)
     run(train, *broken, "--resume")
     for name in ("model.safetensors", "state/step-00000004/optimizer.safetensors"):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "broken" / name).read_bytes()
@@ -231,7 +250,7 @@ class Known:
     training = False
 
     def __init__(self, tokens: int) -> None:
-        self.tokens, self.config = tokens, SimpleNamespace(beta=1.0)
+        self.tokens, self.config = tokens, SimpleNamespace(beta=1.0, acts_by=())
 
     def train(self, mode: bool) -> None:
         assert not mode
@@ -250,7 +269,7 @@ def test_figures_by_hand(write_lines: Write, gpt2: Path, monkeypatch: pytest.Mon
     first, last = ({"role": "assistant", "content": "no", "reward": r} for r in (1.0, 4.0))
     ended, cut_off = {"messages": [user, first, user, last]}, {"messages": [user, last]}
     path = write_lines([ended, {**cut_off, "truncated": True, "reward": 3}])
-    task = TextTask.from_config(config_of(path, gpt2, discount=0.5)).with_data(str(path))
+    task = task_of(config_of(path, gpt2, algo="ilql", discount=0.5)).with_data(str(path))
     turn = len(task.language.tokenizer()(" no<|endoftext|>")["input_ids"])
     tokens = len(task.language.tokens)
     # What followed each token of the one conversation whose return is known.

@@ -2,8 +2,8 @@
 
 import pytest
 
-from envs.twenty.task import TwentyTask
-from envs.twenty.things import World, load_world
+from textrl.envs.twenty.task import TwentyTask
+from textrl.envs.twenty.things import World, load_world
 
 
 @pytest.fixture(scope="session")

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from envs.twenty.conversations import conversation
-from envs.twenty.task import TwentyTask
-from envs.twenty.things import World
-from recipes import collect
-from textrl.dataset import load_episodes
+from textrl.data.dataset import load_episodes
+from textrl.envs.twenty.conversations import conversation
+from textrl.envs.twenty.task import TwentyTask
+from textrl.envs.twenty.things import World
 from textrl.errors import UserError
+from textrl.recipes import collect
 
 
 def test_a_conversation_by_hand(zoo: World) -> None:

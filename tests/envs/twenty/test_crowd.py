@@ -5,9 +5,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from envs.twenty import crowd
-from envs.twenty.crowd import BEHAVIOURS, NO_QUESTION, SKILLS, Games, chunk_sizes, play
-from envs.twenty.things import World
+from textrl.envs.twenty import crowd
+from textrl.envs.twenty.crowd import BEHAVIOURS, NO_QUESTION, SKILLS, Games, chunk_sizes, play
+from textrl.envs.twenty.things import World
 
 GAMES = 1500
 NOVICE, EXPERT = 0, 3

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-import envs  # noqa: F401 (registers the environments)
-from envs.twenty.env import TwentyQuestionsEnv, TwentyQuestionsVectorEnv
-from envs.twenty.things import World
+import textrl.envs.registration  # noqa: F401 (registers the environments)
+from textrl.envs.twenty.env import TwentyQuestionsEnv, TwentyQuestionsVectorEnv
+from textrl.envs.twenty.things import World
 from textrl.errors import UserError
 
 ANIMAL, FLY, WHEELS, ANT, BAT, CAR, KITE = range(7)

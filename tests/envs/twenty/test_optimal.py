@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from envs.twenty import optimal
-from envs.twenty.optimal import Decision, Table, optimal_play, search, wasted_turns
-from envs.twenty.players import halving_tree, random_score
-from envs.twenty.things import World
+from textrl.envs.twenty import optimal
+from textrl.envs.twenty.optimal import Decision, Table, optimal_play, search, wasted_turns
+from textrl.envs.twenty.players import halving_tree, random_score
+from textrl.envs.twenty.things import World
 
 
 def brute_force_cost(table: Table, turns: int) -> int:

@@ -6,22 +6,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from envs.twenty.crowd import Games, simulate_chunk
-from envs.twenty.env import TwentyQuestionsEnv
-from envs.twenty.task import TwentyTask
-from envs.twenty.things import World
-from textrl.build import config_for
-from textrl.checkpoint import describe_task
-from textrl.checks import check_episodes
-from textrl.dataset import load_episodes, returns_by_behaviour
-from textrl.decoding import Decoding
-from textrl.episode import Episode
-from textrl.model import TextRLModel
-from textrl.policy import Policy
-from textrl.rollout import play
-from textrl.settings import read_preset
+from textrl.acting.decoding import Decoding
+from textrl.acting.policy import Policy
+from textrl.acting.rollout import play
+from textrl.config.presets import configure
+from textrl.data.dataset import load_episodes, returns_by_behaviour
+from textrl.data.episode import Episode
+from textrl.data.task_file import describe_task
+from textrl.data.validate import check_episodes
+from textrl.envs.twenty.crowd import Games, simulate_chunk
+from textrl.envs.twenty.env import TwentyQuestionsEnv
+from textrl.envs.twenty.task import TwentyTask
+from textrl.envs.twenty.things import World
+from textrl.model.build import config_for
+from textrl.model.network import TextRLModel
+from textrl.tasks.members import Members
 
-PRESETS = Path(__file__).parents[3] / "recipes" / "configs"
 CONTEXT = 1 + 20 * 6  # <begin>, twenty times five words and an answer
 
 
@@ -98,14 +98,14 @@ def test_exactly_the_questions_can_be_spelled(twenty: TwentyTask) -> None:
 
 @pytest.mark.parametrize("preset", ["quick", "full", "paper"])
 def test_presets_have_room_for_the_longest_game_and_play_every_thing(preset: str) -> None:
-    config = read_preset(PRESETS, "twenty", preset)
-    assert config.context >= CONTEXT
-    assert config.evaluate_episodes == 80
+    (member,) = configure("twenty", preset=preset).members.values()
+    assert member.context >= CONTEXT
+    assert member.evaluate_episodes == 80
 
 
 def test_a_new_model_plays_by_the_rules(twenty: TwentyTask) -> None:
-    config = read_preset(PRESETS, "twenty", "quick")
-    model = TextRLModel(config_for(twenty, config, ("policy",))).eval()
+    run = configure("twenty", preset="quick", algo="bc")
+    model = TextRLModel(config_for(Members({"twenty": twenty}), run)).eval()
     policy = Policy(model, twenty.language, Decoding(0.0, sample=True), seed=0)
     played = play(twenty, policy, episodes=80, seed=0)
     for episode in played.episodes:

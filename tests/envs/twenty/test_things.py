@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from envs.twenty.things import World, with_article
+from textrl.envs.twenty.things import World, with_article
 
 
 def named(world: World, question: str) -> set[str]:

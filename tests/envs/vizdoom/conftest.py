@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from envs.vizdoom.engine import Engine
+from textrl.envs.vizdoom.engine import Engine
 
 
 @pytest.fixture(scope="session")

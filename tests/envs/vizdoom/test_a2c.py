@@ -14,10 +14,10 @@ pytest.importorskip("stable_baselines3")
 from stable_baselines3.common.policies import ActorCriticCnnPolicy
 from stable_baselines3.common.vec_env import VecFrameStack
 
-from envs.vizdoom import a2c
-from envs.vizdoom.a2c import AutoResetEnvs, export, success_share, train_a2c
-from envs.vizdoom.actor import STACK, Network, load_actor, make_players
-from envs.vizdoom.vector import MyWayHomeVectorEnv
+from textrl.envs.vizdoom import a2c
+from textrl.envs.vizdoom.a2c import AutoResetEnvs, export, success_share, train_a2c
+from textrl.envs.vizdoom.actor import STACK, Network, load_actor, make_players
+from textrl.envs.vizdoom.vector import MyWayHomeVectorEnv
 
 
 def test_what_is_exported_acts_as_what_was_trained() -> None:
@@ -123,7 +123,7 @@ def test_an_evaluation_does_not_decide_what_is_learned_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     game = MyWayHomeVectorEnv(2, workers=1)
-    monkeypatch.setattr("envs.vizdoom.vector.HORIZON", 6)
+    monkeypatch.setattr("textrl.envs.vizdoom.vector.HORIZON", 6)
     try:
         torch.manual_seed(0)
         network = Network().requires_grad_(False)

@@ -11,13 +11,13 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from envs.vizdoom.actor import Actor, Network, load_actor, make_players, save_actor
-from envs.vizdoom.behaviour import walk
-from envs.vizdoom.engine import Engine
-from envs.vizdoom.task import VizdoomTask
-from recipes import collect, train_a2c
+from textrl.data.frames import encode_frame
+from textrl.envs.vizdoom.actor import Actor, Network, load_actor, make_players, save_actor
+from textrl.envs.vizdoom.behaviour import walk
+from textrl.envs.vizdoom.engine import Engine
+from textrl.envs.vizdoom.task import VizdoomTask
 from textrl.errors import UserError
-from textrl.frames import encode_frame
+from textrl.recipes import collect, train_a2c
 
 TRAINED = {"steps": 1200, "success": 0.25, "episodes": 16}
 
@@ -204,8 +204,8 @@ def test_numbers_that_make_no_sense_are_refused(
 
 def test_training_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "stable_baselines3", None)
-    monkeypatch.delitem(sys.modules, "envs.vizdoom.a2c", raising=False)
-    with pytest.raises(UserError, match=r"pip install 'textrl\[a2c\]'"):
+    monkeypatch.delitem(sys.modules, "textrl.envs.vizdoom.a2c", raising=False)
+    with pytest.raises(UserError, match=r"pip install 'offline-textrl\[a2c\]'"):
         run(monkeypatch, train_a2c.main, "--output", tmp_path / "run")
     assert not (tmp_path / "run").exists()
     with pytest.raises(UserError, match="exists already"):

@@ -12,10 +12,10 @@ import cv2
 import numpy as np
 import pytest
 
-from envs.vizdoom.behaviour import navigator, walk
-from envs.vizdoom.engine import Engine
-from envs.vizdoom.guard import engine_folder
-from envs.vizdoom.maze import load_maze
+from textrl.envs.vizdoom.behaviour import navigator, walk
+from textrl.envs.vizdoom.engine import Engine
+from textrl.envs.vizdoom.guard import engine_folder
+from textrl.envs.vizdoom.maze import load_maze
 from textrl.errors import UserError
 
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-import envs  # noqa: F401 (registers them)
-from envs.vizdoom.env import MyWayHomeEnv
-from envs.vizdoom.vector import MyWayHomeVectorEnv
+import textrl.envs.registration  # noqa: F401 (registers them)
+from textrl.envs.vizdoom.env import MyWayHomeEnv
+from textrl.envs.vizdoom.vector import MyWayHomeVectorEnv
 from textrl.errors import UserError
 
 NAME = "textrl/MyWayHome-v0"

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from envs.vizdoom.maze import load_maze, parse_maze, scenario_path, write_hard_scenario
-from envs.vizdoom.wad import Lump, blocks, map_text, read_wad, with_spots_at, write_wad
+from textrl.envs.vizdoom.maze import load_maze, parse_maze, scenario_path, write_hard_scenario
+from textrl.envs.vizdoom.wad import Lump, blocks, map_text, read_wad, with_spots_at, write_wad
 
 ROOM = """namespace = "zdoom";
 thing // 0

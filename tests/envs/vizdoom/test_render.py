@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from envs.vizdoom.maze import load_maze
-from envs.vizdoom.render import (
+from textrl.envs.vizdoom.maze import load_maze
+from textrl.envs.vizdoom.render import (
     AGENT,
     FLOOR,
     FOUND,

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from envs.tasks import make_task, task_of_checkpoint
-from envs.vizdoom.behaviour import LOST, medium_player, walk
-from envs.vizdoom.data import chunk_sizes
-from envs.vizdoom.engine import Engine
-from envs.vizdoom.references import measure, references
-from envs.vizdoom.task import VizdoomTask
-from textrl.checkpoint import describe_task
-from textrl.config import TrainConfig
-from textrl.dataset import load_episodes
-from textrl.task import Reference
+from textrl.config.presets import configure
+from textrl.data.dataset import load_episodes
+from textrl.data.task_file import describe_task
+from textrl.envs.vizdoom.behaviour import LOST, medium_player, walk
+from textrl.envs.vizdoom.data import chunk_sizes
+from textrl.envs.vizdoom.engine import Engine
+from textrl.envs.vizdoom.references import measure, references
+from textrl.envs.vizdoom.task import VizdoomTask
+from textrl.tasks.members import Members
+from textrl.tasks.task import Reference
 
 
 @pytest.fixture(scope="module")
@@ -76,10 +76,11 @@ def test_chunks_are_even_and_not_too_many() -> None:
 
 
 def test_settings_make_the_same_task_again(task: VizdoomTask) -> None:
-    assert make_task(TrainConfig(task="vizdoom")).settings() == task.settings()
+    assert Members.of_run(configure("vizdoom")).one()[1].settings() == task.settings()
     (name, hard), *others = task.variants().items()
     assert (name, others) == ("hard", [])
-    again = task_of_checkpoint(json.loads(json.dumps(describe_task(hard))))
+    saved = json.loads(json.dumps(describe_task(hard)))
+    _, again = Members.of_saved(saved["task"], saved["settings"]).one()
     assert isinstance(again, VizdoomTask)
     assert again.hard
     assert again.variants() == {}
@@ -138,7 +139,7 @@ def test_references_are_measured_once(
         calls.append((hard, episodes))
         return found
 
-    monkeypatch.setattr("envs.vizdoom.references.measure", pretend)
+    monkeypatch.setattr("textrl.envs.vizdoom.references.measure", pretend)
     for hard in (False, True, False, True):
         assert references(hard) == found
     assert calls == [(False, 200), (True, 200)]

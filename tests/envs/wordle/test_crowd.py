@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from envs.wordle.crowd import (
+from textrl.envs.wordle.crowd import (
     BEHAVIOURS,
     CHUNK_GAMES,
     HUMAN_HISTOGRAM,
@@ -12,9 +12,9 @@ from envs.wordle.crowd import (
     simulate_chunk,
     simulate_crowd,
 )
-from envs.wordle.game import ALL_GREEN
-from envs.wordle.games import Games, concatenate
-from envs.wordle.words import WordList, load_words
+from textrl.envs.wordle.game import ALL_GREEN
+from textrl.envs.wordle.games import Games, concatenate
+from textrl.envs.wordle.words import WordList, load_words
 
 
 @pytest.fixture(scope="module")

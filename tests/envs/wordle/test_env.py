@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-import envs  # noqa: F401 (registers the environments)
-from envs.wordle.env import WordleEnv, WordleVectorEnv
-from envs.wordle.game import colour, colours_of, encode_words
-from envs.wordle.words import WordList
+import textrl.envs.registration  # noqa: F401 (registers the environments)
+from textrl.envs.wordle.env import WordleEnv, WordleVectorEnv
+from textrl.envs.wordle.game import colour, colours_of, encode_words
+from textrl.envs.wordle.words import WordList
 from textrl.errors import UserError
 
 ANSWERS = ("crane", "crate", "slate", "abbey", "eerie", "geese", "speed", "moist")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from envs.wordle.game import (
+from textrl.envs.wordle.game import (
     ALL_GREEN,
     PATTERNS,
     Letters,

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from envs.wordle.games import Games, concatenate
-from envs.wordle.words import WordList
+from textrl.envs.wordle.games import Games, concatenate
+from textrl.envs.wordle.words import WordList
 
 WORDS = WordList("tiny", ("abbey", "babes"), ("abbey", "babes", "kebab", "crane"))
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from envs.wordle import optimal
-from envs.wordle.decisions import Decision, Table, wrong_guesses
-from envs.wordle.game import ALL_GREEN, MAX_GUESSES
-from envs.wordle.optimal import OptimalPlay, optimal_play, search
-from envs.wordle.words import WordList, load_words
+from textrl.envs.wordle import optimal
+from textrl.envs.wordle.decisions import Decision, Table, wrong_guesses
+from textrl.envs.wordle.game import ALL_GREEN, MAX_GUESSES
+from textrl.envs.wordle.optimal import OptimalPlay, optimal_play, search
+from textrl.envs.wordle.words import WordList, load_words
 
 RHYMES = tuple(f"{letter}atch" for letter in "bchlmnpwx")
 RHYMES_LIST = WordList("rhymes", RHYMES, RHYMES)

@@ -5,12 +5,12 @@ import time
 import numpy as np
 import pytest
 
-from envs.wordle.decisions import Decision, count_parts, wrong_guesses
-from envs.wordle.env import WordleVectorEnv
-from envs.wordle.game import ALL_GREEN
-from envs.wordle.players import greedy_tree, play_clue_consistent, random_score
-from envs.wordle.references import references
-from envs.wordle.words import WordList, load_words
+from textrl.envs.wordle.decisions import Decision, count_parts, wrong_guesses
+from textrl.envs.wordle.env import WordleVectorEnv
+from textrl.envs.wordle.game import ALL_GREEN
+from textrl.envs.wordle.players import partition_tree, play_clue_consistent, random_score
+from textrl.envs.wordle.references import references
+from textrl.envs.wordle.words import WordList, load_words
 
 RHYMES = tuple(f"{letter}atch" for letter in "bchlmnpwx")
 
@@ -58,7 +58,7 @@ def test_clue_consistent_follows_its_seed() -> None:
 
 def test_greedy_takes_the_most_parts_and_prefers_possible_answers() -> None:
     words = load_words("paper")
-    tree = greedy_tree(words)
+    tree = partition_tree(words)
     everything = np.arange(236)
     parts = [len(np.unique(row)) for row in words.table]
     np.testing.assert_array_equal(count_parts(words.table, everything), parts)
@@ -73,7 +73,7 @@ def test_greedy_takes_the_most_parts_and_prefers_possible_answers() -> None:
 
 def test_a_tree_is_scored_as_it_plays() -> None:
     words = load_words("paper")
-    tree = greedy_tree(words)
+    tree = partition_tree(words)
     wrong = wrong_guesses(tree, words.table)
     for answer in range(236):
         decision, count = tree, 0
@@ -85,7 +85,7 @@ def test_a_tree_is_scored_as_it_plays() -> None:
 def test_unfinished_games_of_a_tree_are_lost() -> None:
     words = WordList("rhymes", RHYMES, RHYMES)
     assert wrong_guesses(Decision(0, {}), words.table).tolist() == [0] + [6] * 8
-    assert sorted(wrong_guesses(greedy_tree(words), words.table)) == [0, 1, 2, 3, 4, 5, 6, 6, 6]
+    assert sorted(wrong_guesses(partition_tree(words), words.table)) == [0, 1, 2, 3, 4, 5, 6, 6, 6]
 
 
 def test_references_rank_from_random_to_optimal() -> None:
@@ -93,11 +93,11 @@ def test_references_rank_from_random_to_optimal() -> None:
     start = time.process_time()
     found = references(words, seed=0)
     assert time.process_time() - start < 10
-    assert list(found) == ["random", "clue_consistent", "greedy", "optimal"]
-    random, clue_consistent, greedy, optimal = (found[name].mean for name in found)
+    assert list(found) == ["random", "clue_consistent", "crowd", "partitions", "optimal"]
+    random, clue_consistent, crowd, partitions, optimal = (found[name].mean for name in found)
     assert random < -5.5
-    assert random < clue_consistent < greedy <= optimal < -1
+    assert random < crowd < clue_consistent < partitions <= optimal < -1
     assert -2.3 < clue_consistent < -2.0
     assert 0 < found["clue_consistent"].stderr < 0.01
     assert "50,032 simulated games" in found["clue_consistent"].how
-    assert [found[name].stderr for name in ("random", "greedy", "optimal")] == [0.0] * 3
+    assert [found[name].stderr for name in ("random", "partitions", "optimal")] == [0.0] * 3

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from envs.wordle import optimal
-from envs.wordle.decisions import Decision
-from envs.wordle.game import ALL_GREEN, MAX_GUESSES
-from envs.wordle.optimal import optimal_play
-from envs.wordle.players import greedy_tree
-from envs.wordle.regret import Game, regret_by_guess
-from envs.wordle.words import WordList, load_words
+from textrl.envs.wordle import optimal
+from textrl.envs.wordle.decisions import Decision
+from textrl.envs.wordle.game import ALL_GREEN, MAX_GUESSES
+from textrl.envs.wordle.optimal import optimal_play
+from textrl.envs.wordle.players import partition_tree
+from textrl.envs.wordle.regret import Game, regret_by_guess
+from textrl.envs.wordle.words import WordList, load_words
 
 RHYMES = tuple(f"{letter}atch" for letter in "bchlmnpwx")
 RHYMES_LIST = WordList("rhymes", RHYMES, RHYMES)
@@ -58,7 +58,7 @@ def test_the_losses_add_up_to_the_distance_from_the_optimum() -> None:
     best = optimal_play(words)
     assert best is not None
     # The third guess repeats the first, which tells nothing; else play as the greedy player does.
-    tree = follow(greedy_tree(words))
+    tree = follow(partition_tree(words))
 
     def choose(answer: int, patterns: list[int]) -> int:
         if len(patterns) == 2:

@@ -3,23 +3,24 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from datasets import Dataset
 
-from envs.tasks import make_task, task_of_checkpoint
-from envs.wordle.crowd import simulate_crowd
-from envs.wordle.game import encode_words
-from envs.wordle.games import Games
-from envs.wordle.task import WordleTask
-from envs.wordle.words import WordList, load_words
-from textrl.checkpoint import describe_task
-from textrl.checks import check_episodes
-from textrl.config import TrainConfig
-from textrl.dataset import episodes_to_table, load_episodes
-from textrl.episode import Episode
+from textrl.config.presets import configure
+from textrl.data.dataset import episodes_to_table, load_episodes
+from textrl.data.episode import Episode
+from textrl.data.task_file import describe_task
+from textrl.data.validate import check_episodes
+from textrl.envs.wordle.crowd import simulate_crowd
+from textrl.envs.wordle.game import encode_words
+from textrl.envs.wordle.games import Games
+from textrl.envs.wordle.task import WordleTask
+from textrl.envs.wordle.words import WordList, load_words
 from textrl.errors import UserError
+from textrl.tasks.members import Members
 
 
 def one_game(words: WordList, answer: str, *guesses: str) -> Games:
@@ -110,7 +111,7 @@ def test_constrained_only_words_can_be_spelled(words: WordList) -> None:
 def test_settings_make_the_same_task_again(words: WordList, constrain: bool) -> None:
     task = WordleTask(words, constrain)
     saved = json.loads(json.dumps(describe_task(task)))
-    again = task_of_checkpoint(saved)
+    _, again = Members.of_saved(saved["task"], saved["settings"]).one()
     assert isinstance(again, WordleTask)
     assert again.words == words
     assert again.constrain is constrain
@@ -123,7 +124,7 @@ def test_settings_make_the_same_task_again(words: WordList, constrain: bool) -> 
 def test_a_config_chooses_the_words(tmp_path: Path) -> None:
     path = tmp_path / "three.txt"
     path.write_text("crane\nslate\nmoist\n")
-    task = make_task(TrainConfig(words=str(path), constrain=False))
+    _, task = Members.of_run(configure("wordle", words=str(path), constrain=False)).one()
     assert isinstance(task, WordleTask)
     assert task.words == load_words(str(path))
     assert task.constrain is False
@@ -132,18 +133,18 @@ def test_a_config_chooses_the_words(tmp_path: Path) -> None:
 
 def test_a_task_that_is_not_there() -> None:
     with pytest.raises(UserError, match="unknown task 'wordel': did you mean 'wordle'"):
-        make_task(TrainConfig(task="wordel"))
+        configure("wordel")
     with pytest.raises(UserError, match="unknown task 'chess'"):
-        task_of_checkpoint({"task": "chess", "settings": {}})
+        Members.of_saved("chess", {})
 
 
 @pytest.mark.parametrize(
     "settings",
     [{}, {"words": "x", "answers": None, "other_guesses": [], "constrain": True}, [], None],
 )
-def test_damaged_settings_are_told(settings: object) -> None:
+def test_damaged_settings_are_told(settings: Any) -> None:
     with pytest.raises(UserError, match="settings of the task 'wordle' are damaged"):
-        task_of_checkpoint({"task": "wordle", "settings": settings})
+        Members.of_saved("wordle", settings)
 
 
 def test_an_evaluation_plays_every_answer_once(wordle: WordleTask) -> None:
@@ -211,7 +212,7 @@ def test_the_data_are_described_beside_peoples_games(wordle: WordleTask) -> None
 def test_collecting_is_the_crowds_play_whoever_does_the_work(
     wordle: WordleTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("envs.wordle.crowd.CHUNK_GAMES", 20)
+    monkeypatch.setattr("textrl.envs.wordle.crowd.CHUNK_GAMES", 20)
     made = wordle.collect(50, seed=1, folder=tmp_path / "data", workers=2)
     expected = episodes_to_table(wordle.episodes(simulate_crowd(wordle.words, 50, seed=1)))
     assert made.to_list() == expected.to_pylist()

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from envs.wordle.crowd import simulate_crowd
-from envs.wordle.games import Games
-from envs.wordle.tweets import Reason, TweetSummary, read_tweets
-from envs.wordle.words import WordList, load_words
+from textrl.envs.wordle.crowd import simulate_crowd
+from textrl.envs.wordle.games import Games
+from textrl.envs.wordle.tweets import Reason, TweetSummary, read_tweets
+from textrl.envs.wordle.words import WordList, load_words
 from textrl.errors import UserError
 
 COLUMNS = ["wordle_id", "tweet_id", "tweet_date", "tweet_username", "tweet_text"]

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from envs.wordle import words as words_module
-from envs.wordle.game import decode_words, encode_words
-from envs.wordle.words import LISTS, WordList, load_words
+from textrl.envs.wordle import words as words_module
+from textrl.envs.wordle.game import decode_words, encode_words
+from textrl.envs.wordle.words import LISTS, WordList, load_words
 from textrl.errors import UserError
 
 

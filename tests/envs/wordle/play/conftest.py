@@ -5,11 +5,11 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from envs.wordle.play.opponent import Opponent
-from envs.wordle.task import WordleTask
-from envs.wordle.words import WordList
-from textrl.decoding import Decoding
-from textrl.model import TextRLConfig, TextRLModel
+from textrl.acting.decoding import Decoding
+from textrl.envs.wordle.play.opponent import Opponent
+from textrl.envs.wordle.task import WordleTask
+from textrl.envs.wordle.words import WordList
+from textrl.model.network import TextRLConfig, TextRLModel
 
 
 def model_of(task: WordleTask, heads: tuple[str, ...] = ("policy", "q", "v")) -> TextRLModel:

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from envs.wordle.game import ALL_GREEN
-from envs.wordle.play import duel as moves
-from envs.wordle.play.duel import Duel, Guess
-from envs.wordle.words import WordList
+from textrl.envs.wordle.game import ALL_GREEN
+from textrl.envs.wordle.play import duel as moves
+from textrl.envs.wordle.play.duel import Duel, Guess
+from textrl.envs.wordle.words import WordList
 from textrl.errors import UserError
 
 # The twelve: crane crate slate stale abbey kebab eerie geese speed moist plumb fjord.

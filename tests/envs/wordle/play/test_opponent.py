@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from envs.wordle.play import duel as moves
-from envs.wordle.play.duel import Duel, Row
-from envs.wordle.play.opponent import Opponent, letter_of, load_opponent
-from envs.wordle.words import WordList
-from textrl.decoding import Decoding
+from textrl.acting.decoding import Decoding
+from textrl.acting.policy import Policy
+from textrl.acting.rollout import play
+from textrl.envs.wordle.play import duel as moves
+from textrl.envs.wordle.play.duel import Duel, Row
+from textrl.envs.wordle.play.opponent import Opponent, letter_of, load_opponent
+from textrl.envs.wordle.words import WordList
 from textrl.errors import UserError
-from textrl.policy import Policy
-from textrl.rollout import play
 
 MakeOpponent = Callable[..., Opponent]
 

@@ -10,9 +10,9 @@ from urllib.parse import urlparse
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
-from envs.wordle.game import colours_of, encode_words, score
-from envs.wordle.play.opponent import Opponent
-from envs.wordle.play.web import make_app
+from textrl.envs.wordle.game import colours_of, encode_words, score
+from textrl.envs.wordle.play.opponent import Opponent
+from textrl.envs.wordle.play.web import make_app
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from envs.wordle.play.duel import Duel, Guess, Row
-from envs.wordle.play.record import Record, add_game, load_record, record_file
-from envs.wordle.words import WordList
+from textrl.envs.wordle.play.duel import Duel, Guess, Row
+from textrl.envs.wordle.play.record import Record, add_game, load_record, record_file
+from textrl.envs.wordle.words import WordList
 from textrl.errors import UserError
 
 RIGHT, WRONG = Row(Guess("slate"), 242, 1), Row(Guess("crane"), 0, 5)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from envs.wordle.game import colours_of, encode_words, score
-from envs.wordle.play.opponent import Opponent
-from envs.wordle.play.rooms import NoSuchGame, Rooms
-from envs.wordle.words import WordList
+from textrl.envs.wordle.game import colours_of, encode_words, score
+from textrl.envs.wordle.play.opponent import Opponent
+from textrl.envs.wordle.play.rooms import NoSuchGame, Rooms
+from textrl.envs.wordle.words import WordList
 from textrl.errors import UserError
 
 

@@ -4,13 +4,20 @@ import re
 
 import pytest
 
-from envs.wordle.play import screen, views
-from envs.wordle.play.duel import Duel, Guess, Row
-from envs.wordle.play.opponent import Opponent
-from envs.wordle.play.record import Record
-from envs.wordle.play.screen import MANY_COLOURS, SIXTEEN_COLOURS, Look, View, compose, look_of
-from envs.wordle.words import WordList
-from textrl.policy import Thought
+from textrl.acting.policy import Thought
+from textrl.envs.wordle.play import screen, views
+from textrl.envs.wordle.play.duel import Duel, Guess, Row
+from textrl.envs.wordle.play.opponent import Opponent
+from textrl.envs.wordle.play.record import Record
+from textrl.envs.wordle.play.screen import (
+    MANY_COLOURS,
+    SIXTEEN_COLOURS,
+    Look,
+    View,
+    compose,
+    look_of,
+)
+from textrl.envs.wordle.words import WordList
 
 PLAIN = Look(80, 24, {})
 ROW = Row(Guess("crane"), 1 * 3**1 + 2 * 3**4, 12)  # c black, r yellow, a, n black, e green

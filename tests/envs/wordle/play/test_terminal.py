@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from envs.wordle.game import colours_of, encode_words, score
-from envs.wordle.play.duel import Duel
-from envs.wordle.play.opponent import Opponent
-from envs.wordle.play.record import load_record
-from envs.wordle.play.screen import Look
-from envs.wordle.play.terminal import Table, play
-from envs.wordle.words import WordList
+from textrl.envs.wordle.game import colours_of, encode_words, score
+from textrl.envs.wordle.play.duel import Duel
+from textrl.envs.wordle.play.opponent import Opponent
+from textrl.envs.wordle.play.record import load_record
+from textrl.envs.wordle.play.screen import Look
+from textrl.envs.wordle.play.terminal import Table, play
+from textrl.envs.wordle.words import WordList
 
 TAB, ENTER, BACK, ESCAPE = "tab", "enter", "backspace", "escape"
 

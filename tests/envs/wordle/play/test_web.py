@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from fastapi.testclient import TestClient
 
-from envs.wordle.play.opponent import Opponent
-from envs.wordle.play.web import MOST_BYTES, make_app
+from textrl.envs.wordle.play.opponent import Opponent
+from textrl.envs.wordle.play.web import MOST_BYTES, make_app
 
 
 @pytest.fixture

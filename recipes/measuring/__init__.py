@@ -1,0 +1,1 @@
+"""Measurements: of speed, of memory, and of the theory."""

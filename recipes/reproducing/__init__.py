@@ -1,0 +1,1 @@
+"""Remaking the experiments: which runs there are, running them, comparing, drawing."""

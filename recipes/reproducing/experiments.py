@@ -1,0 +1,170 @@
+"""The experiments: which runs make up each table, and where a report has its cells."""
+
+from dataclasses import dataclass, field
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+THEORY, THEORY_PARTS = "theory", ("suboptimality", "clusters", "lemma")
+GREEDY, SAMPLED = ("decodings", "greedy"), ("decodings", "sampled")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One table: every method trained in every setting, as flags of recipes/train.py.
+
+    A column of the table is a setting, or what one run's report says in several places.
+    """
+
+    task: str
+    title: str
+    table: str
+    """Where it is in the paper, if it is."""
+    methods: dict[str, str]
+    published: dict[str, dict[str, float]]
+    """The paper's figures: column -> method -> mean. A column named "" holds for all."""
+    differences: tuple[tuple[str, str], ...]
+    """Which methods are compared with which, seed by seed."""
+    settings: dict[str, str] = field(default_factory=lambda: {"": ""})
+    views: dict[str, tuple[str, ...]] = field(default_factory=lambda: {"": GREEDY})
+    """Where in a report the figures are: keys, one below the other."""
+    quick: str = ""
+    """Flags at the quick scale only, so that all of it takes no longer than it should."""
+    quick_methods: dict[str, str] = field(default_factory=dict)
+    """Methods whose flags differ at that scale."""
+    seeds: int = 5
+    best_player: str = "optimal"
+    """The reference that nobody is known to beat."""
+    page: str = ""
+    """Where the results are discussed."""
+
+    @property
+    def columns(self) -> dict[str, tuple[str, tuple[str, ...]]]:
+        """Of the table: name -> setting and view."""
+        return {
+            " ".join(filter(None, (setting, view))): (setting, keys)
+            for setting in self.settings
+            for view, keys in self.views.items()
+        }
+
+    def paper(self, column: str, method: str) -> float | None:
+        """What the paper has there."""
+        return self.published.get(column, self.published.get("", {})).get(method)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run of an experiment."""
+
+    setting: str
+    method: str
+    seed: int
+    folder: Path
+    flags: tuple[str, ...]
+
+
+RNN = "--backbone rnn --width 128 --representation-hidden 256"  # appendix B's encoder
+EXPERIMENTS = {
+    "gridworld": Experiment(
+        task="gridworld",
+        title="Switch gridworld",
+        table="Figure 2 of the paper",
+        settings={"gpt2": "--backbone gpt2", "rnn": RNN},
+        methods={
+            "filtered-bc": "--algo filtered-bc",
+            "cql": "--algo cql",
+            "cql+bisim": "--algo cql --bisim 0.05",
+        },
+        published={"": {"filtered-bc": 0.28, "cql": 0.19, "cql+bisim": 0.68}},
+        differences=(("cql+bisim", "cql"), ("cql", "filtered-bc")),
+        page="docs/gridworld.md",
+    ),
+    "vizdoom": Experiment(
+        task="vizdoom",
+        title="ViZDoom My Way Home",
+        table="Table 1 of the paper",
+        methods={
+            "bc": "--algo bc",
+            "filtered-bc": "--algo filtered-bc",
+            "cql": "--algo cql",
+            "cql+bisim": "--algo cql --bisim 0.02",
+        },
+        # Appendix B: the next action comes from a softmax.
+        views={
+            "base": SAMPLED,
+            "hard": ("variants", "hard", *SAMPLED),
+            "base greedy": GREEDY,
+            "hard greedy": ("variants", "hard", *GREEDY),
+        },
+        published={
+            "base": {"bc": 0.05, "filtered-bc": 0.41, "cql": 0.64, "cql+bisim": 0.71},
+            "hard": {"bc": 0.01, "filtered-bc": 0.12, "cql": 0.43, "cql+bisim": 0.58},
+        },
+        differences=(("cql+bisim", "cql"), ("cql", "filtered-bc"), ("cql", "bc")),
+        # The paper's weight, 0.02, flattens the small network's representations within minutes.
+        quick_methods={"cql+bisim": "--algo cql --bisim 0.002"},
+        # Half of the preset's steps; an evaluation at the end follows anyway.
+        quick="--max-steps 1000 --evaluate-episodes 4",
+        seeds=3,
+        best_player="navigator",
+        page="docs/vizdoom.md",
+    ),
+    "wordle": Experiment(
+        task="wordle",
+        title="Wordle",
+        table="Table 2 of the paper",
+        methods={
+            "bc": "--algo bc",
+            "filtered-bc": "--algo filtered-bc",
+            "ilql": "--algo ilql",
+            "ilql+bisim": "--algo ilql --bisim 0.02",
+        },
+        views={"sampled": SAMPLED, "greedy": GREEDY},
+        published={"": {"bc": -2.83, "filtered-bc": -3.02, "ilql": -2.21, "ilql+bisim": -2.19}},
+        differences=(("ilql+bisim", "ilql"), ("ilql", "bc"), ("ilql", "filtered-bc")),
+        # What its pairs cost, once in four steps: else it takes twice as long as ILQL alone.
+        quick_methods={"ilql+bisim": "--algo ilql --bisim 0.02 --bisim-stride 4"},
+        quick="--max-steps 5000 --evaluate-every 5000 --bisim-every 100",
+        page="docs/wordle.md",
+    ),
+    "twenty": Experiment(
+        task="twenty",
+        title="Twenty Questions",
+        table="not in the paper",
+        methods={"bc": "--algo bc", "ilql": "--algo ilql"},
+        views={"sampled": SAMPLED, "greedy": GREEDY},
+        published={},
+        differences=(("ilql", "bc"),),
+        seeds=3,
+        page="docs/twenty.md",
+    ),
+}
+
+
+def plan(experiment: Experiment, scale: str, seeds: int, folder: Path) -> list[Run]:
+    """Every run of the experiment, the first seed of all methods first."""
+    is_quick = scale == "quick"
+    return [
+        Run(
+            setting,
+            method,
+            seed,
+            folder / experiment.task / setting / f"{method}-seed{seed}",
+            (
+                *("--task", experiment.task, "--preset", scale, "--seed", str(seed)),
+                *(experiment.quick if is_quick else "").split(),
+                *of_setting.split(),
+                *(
+                    experiment.quick_methods.get(method, of_method) if is_quick else of_method
+                ).split(),
+            ),
+        )
+        for seed in range(seeds)
+        for setting, of_setting in experiment.settings.items()
+        for method, of_method in experiment.methods.items()
+    ]
+
+
+def look_up(report: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+    """What a report says at that place."""
+    return reduce(lambda inner, key: inner[key], keys, report)

@@ -1,0 +1,210 @@
+"""A model that acts: many episodes at once, each history in a KV cache, legal tokens only."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from textrl.acting.decoding import Choice, Decoding, Spelling
+from textrl.data.frames import Pixels
+from textrl.data.language import ActionGrammar, Language
+from textrl.losses.ops import legal_only
+from textrl.model.network import TextRLModel
+from textrl.model.patches import Patches
+
+
+@dataclass(frozen=True)
+class Thought:
+    """What the heads said before one token was chosen. A head that is not there is None."""
+
+    chosen: int
+    """The action number of the token that was chosen."""
+    tokens: tuple[int, ...]
+    """Action numbers of the tokens that were likeliest to be chosen, the likeliest first."""
+    chance: tuple[float, ...]
+    """Of each of them: the chance that sampling would choose it."""
+    policy: tuple[float, ...] | None
+    """Of each of them: its probability by the policy alone, among the legal tokens."""
+    q: tuple[float, ...] | None
+    """Of each of them: the lower of the twin target Qs."""
+    v: float | None
+    """The value of the history before the token."""
+
+
+def thought_of(choice: Choice, row: int, chosen: int, top: int) -> Thought:
+    """The thought of one row before a token; the token chosen is always among `tokens`."""
+    output, legal, scores = choice.output, choice.legal[row], choice.scores[row]
+    order = scores.argsort(descending=True, stable=True).tolist()
+    tokens = order[: min(top, int(legal.sum()))]
+    if chosen not in tokens:  # a sample may be an unlikely one
+        tokens[-1] = chosen
+
+    def of_tokens(values: Tensor) -> tuple[float, ...]:
+        return tuple(values[tokens].tolist())
+
+    policy = q = None
+    if output.policy is not None:
+        policy = of_tokens(legal_only(output.policy[row, 0], legal).softmax(dim=-1))
+    if output.target_q is not None:
+        q = of_tokens(output.target_q[:, row, 0].amin(dim=0))
+    v = None if output.v is None else float(output.v[row, 0])
+    return Thought(chosen, tuple(tokens), of_tokens(scores.softmax(dim=-1)), policy, q, v)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What was seen, (episodes, tokens), with its frames; then the action's tokens, if chosen."""
+
+    seen: Tensor
+    frames: tuple[tuple[int, Tensor], ...] = ()  # (position in seen, (episodes, patches, width))
+    said: Tensor | None = None
+
+    def of(self, index: Tensor) -> "Turn":
+        """The same turn of some of the episodes."""
+        return Turn(
+            self.seen[index],
+            tuple((position, patches[index]) for position, patches in self.frames),
+            None if self.said is None else self.said[index],
+        )
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """An action grammar as tensors, beside the model."""
+
+    legal: Tensor
+    next_state: Tensor
+
+    @classmethod
+    def of(cls, grammar: ActionGrammar, device: torch.device) -> "Grammar":
+        """On the model's device."""
+        next_state = torch.from_numpy(grammar.next_state.astype(np.int64))
+        return cls(torch.from_numpy(grammar.legal).to(device), next_state.to(device))
+
+
+class Policy:
+    """Plays a batch of episodes in step: begin, then act and observe in turn.
+
+    A model with a window sees no more of the history than that: whenever the window is full, it is
+    read anew from its middle on, so that an action costs the same however long the episode is.
+    Frames are encoded once, when they are seen.
+    """
+
+    def __init__(
+        self, model: TextRLModel, language: Language, decoding: Decoding, seed: int
+    ) -> None:
+        self._model, self._language, self._decoding = model, language, decoding
+        self._candidates = decoding.candidates_of(model)
+        self._grammar = Grammar.of(language.grammar, model.device)
+        self._random = torch.Generator(device=model.device).manual_seed(seed)
+        self._cache: Any
+        self._unread: list[Turn]  # what the model has not read yet; the last has no action yet
+        self._recent: deque[Turn] = deque(maxlen=model.config.window // 2)
+        self._turns_read = 0
+        self._last: list[tuple[Choice, Tensor, Tensor]]  # its tokens: the rows chosen, and what
+
+    def begin(self, prompt: NDArray[np.int64], frames: Pixels | None = None) -> None:
+        """Forget everything; the new episodes start with these tokens, (episodes, tokens).
+
+        frames: (episodes, height, width), what a frame token in the prompt shows.
+        """
+        self._cache = self._model.new_cache()
+        self._recent.clear()
+        self._turns_read = 0
+        self._unread = [self._turn(prompt, frames)]
+
+    @torch.inference_mode()
+    def act(self, grammar: ActionGrammar | None = None) -> NDArray[np.int64]:
+        """One action for each episode, as action numbers (episodes, tokens per action).
+
+        grammar: the only actions allowed this time; without it, those of the language.
+        """
+        allowed = self._grammar if grammar is None else Grammar.of(grammar, self._model.device)
+        if self._turns_read == self._model.config.window > 0:
+            self._cache, self._turns_read = self._model.new_cache(), len(self._recent)
+            self._unread = [*self._recent, self._unread[-1]]
+        unread, frames = joined(self._unread)
+        states = torch.zeros(len(unread), dtype=torch.long, device=unread.device)
+        spelling = Spelling(self._decoding, self._candidates, len(unread), self._random)
+        history = 0
+        while not spelling.choices or states.any():
+            output = self._model(unread, past_key_values=self._cache, frames=frames)
+            history = history or self._cache.get_seq_length()
+            choice = spelling.extend(output, allowed.legal[states])
+            self._go_on_with(choice.parent, history if len(choice.parent) == len(states) else 0)
+            states = allowed.next_state[states[choice.parent], choice.token]
+            unread, frames = choice.token[:, None] + self._language.first_action, None
+        chosen = spelling.choose()
+        self._go_on_with(chosen)
+        actions, rows = spelling.actions(chosen)
+        self._last = list(zip(spelling.choices, rows, actions.unbind(dim=1), strict=True))
+        said = actions + self._language.first_action
+        now = replace(self._unread[-1], said=said)
+        if self._recent.maxlen:
+            self._recent.append(now)
+        # The last token has been chosen, but not read.
+        self._unread = [Turn(said[:, -1:])]
+        self._turns_read += 1
+        return actions.cpu().numpy()
+
+    def _go_on_with(self, rows: Tensor, history: int = 0) -> None:
+        """Let the cache have these rows; one candidate per episode needs no moving.
+
+        history: so many tokens at the beginning are the same before and after, which is so when
+        candidates of one episode take each other's place. A history is long, and moving it slow.
+        """
+        if self._candidates == 1:
+            return
+        if history:
+            self._cache.exchange(rows, history)
+        else:
+            self._cache.batch_select_indices(rows)
+
+    def thoughts(self, top: int = 3) -> tuple[Thought, ...]:
+        """What the heads said at each token of the last action; for one episode at a time."""
+        if any(len(row) != 1 for _, row, _ in self._last):
+            raise ValueError("thoughts are of one episode, but the last action was of several")
+        return tuple(
+            thought_of(choice, int(row), int(token), top) for choice, row, token in self._last
+        )
+
+    def observe(self, tokens: NDArray[np.int64], frames: Pixels | None = None) -> None:
+        """Append what the environment answered, (episodes, tokens); frames: as in begin."""
+        self._unread.append(self._turn(tokens, frames))
+
+    @torch.inference_mode()
+    def _turn(self, tokens: NDArray[np.int64], frames: Pixels | None) -> Turn:
+        device = self._model.device
+        if frames is None:
+            return Turn(torch.from_numpy(tokens).to(device))
+        # A frame is one token to the environment, several to the model.
+        is_frame = tokens[0] == self._language.frame_id
+        width = np.where(is_frame, self._model.config.patches, 1)
+        (position,) = (np.cumsum(width) - width)[is_frame].tolist()
+        seen = torch.from_numpy(np.repeat(tokens, width, axis=1)).to(device)
+        patches = self._model.frames(torch.from_numpy(frames).to(device))
+        return Turn(seen, ((position, patches),))
+
+    def keep(self, episodes: NDArray[np.int64]) -> None:
+        """Go on with these episodes only, given by their place in the batch."""
+        index = torch.from_numpy(episodes).to(self._model.device)
+        self._cache.batch_select_indices(index)
+        self._unread = [turn.of(index) for turn in self._unread]
+        self._recent = deque((turn.of(index) for turn in self._recent), self._recent.maxlen)
+
+
+def joined(turns: Sequence[Turn]) -> tuple[Tensor, Patches | None]:
+    """Consecutive turns as tokens (episodes, time) and the frames among them."""
+    tokens: list[Tensor] = []
+    frames: list[tuple[int, Tensor]] = []
+    length = 0
+    for turn in turns:
+        frames += [(length + position, patches) for position, patches in turn.frames]
+        tokens += [turn.seen] if turn.said is None else [turn.seen, turn.said]
+        length = sum(part.shape[1] for part in tokens)
+    return torch.cat(tokens, dim=1), Patches.of_columns(frames) if frames else None

@@ -1,0 +1,394 @@
+"""The settings of a training run: what there is to set, its default and its limits.
+
+A run has members: the tasks that its agent learns, most often one. TrainConfig is what all of them
+have in common, MemberConfig what each has for itself, beside the options of its task and of its
+algorithm, which those declare.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Literal
+
+from textrl.config.options import NoOptions, option
+from textrl.errors import UserError, unknown
+
+CONFIG_FILE = "training.yaml"
+"""The resolved config in a run's folder."""
+NEW_BACKBONES = ("gpt2", "rnn")
+"""Backbones that a run makes new; any other name is a pretrained language model's."""
+
+RUN, DATA, MODEL, LEARNING = "what to run", "data", "model", "algorithm"
+OPTIMIZATION, OUTPUT = "optimization", "evaluation and output"
+BISIMULATION = "bisimulation"
+SECTIONS = (RUN, DATA, MODEL, LEARNING, BISIMULATION, OPTIMIZATION, OUTPUT)
+"""Of --help, in this order."""
+
+
+@dataclass(frozen=True)
+class MemberConfig:
+    """What each task of a run has for itself."""
+
+    task: str = ""
+    """Its name, or the module:CLASS that the user gave."""
+    algo: str = option("ilql", "how to learn it", section=RUN)
+    data: str = option(
+        "",
+        "episodes to learn from: a folder, a JSONL file or a Hub id; without it the task makes and "
+        "caches its own",
+        section=DATA,
+    )
+    episodes: int = option(
+        300_000, "size of the dataset that the task makes", section=DATA, minimum=1
+    )
+    context: int = option(64, "longest history in tokens", section=MODEL, minimum=2)
+    window: int = option(
+        0,
+        "actions of an episode that the model sees at once, in training and in play; 0 is all",
+        section=MODEL,
+        minimum=0,
+    )
+    patches: int = option(
+        4,
+        "tasks with frames: how many tokens each becomes, a square number",
+        section=MODEL,
+        minimum=1,
+    )
+    batch_size: int = option(
+        64, "episodes per step, over all processes", section=OPTIMIZATION, minimum=1
+    )
+    accumulation: int = option(
+        1, "parts in which a step computes its batch", section=OPTIMIZATION, minimum=1
+    )
+    evaluate_episodes: int = option(236, "episodes per evaluation", section=OUTPUT, minimum=1)
+    beta: float = option(
+        4.0, "weight of Q - V against log pi when acting", section=OUTPUT, minimum=0
+    )
+    candidates: int = option(
+        1,
+        "whole actions that the policy names before one is chosen, by log pi and Q; 1 chooses token"
+        " by token",
+        section=OUTPUT,
+        minimum=1,
+    )
+    plausible: float = option(
+        0.0,
+        "candidates of greedy play: the least odds, as a share of the likeliest one's",
+        section=OUTPUT,
+        minimum=0,
+        maximum=1,
+    )
+    task_options: Any = NoOptions()
+    """What its task declares."""
+    algo_options: Any = NoOptions()
+    """What its algorithm declares."""
+
+    def __post_init__(self) -> None:
+        if self.batch_size % self.accumulation:
+            raise UserError(
+                f"batch_size {self.batch_size} does not divide into accumulation"
+                f" {self.accumulation} equal parts: change one of them"
+            )
+
+    @property
+    def discount(self) -> float:
+        """Per action token; 1 where the algorithm has no values."""
+        return float(getattr(self.algo_options, "discount", 1.0))
+
+
+@dataclass(frozen=True)
+class BisimulationConfig:
+    """How histories are compared, beside any algorithm."""
+
+    weight: float = option(
+        0.0,
+        "weight of the bisimulation loss; 0 measures it only",
+        name="bisim",
+        section=BISIMULATION,
+        minimum=0,
+    )
+    distance: Literal["l2", "squared-l2", "l1"] = option(
+        "l2", "distance between representations", name="bisim_distance", section=BISIMULATION
+    )
+    discount: float = option(
+        1.0,
+        "weight of what is observed next against the reward",
+        name="bisim_discount",
+        section=BISIMULATION,
+        minimum=0,
+    )
+    actions: Literal["policy", "data"] = option(
+        "policy",
+        "whose actions are compared: the current policy's, or those taken in the data",
+        name="bisim_actions",
+        section=BISIMULATION,
+    )
+    inverse: float = option(
+        0.0,
+        "weight of guessing the action between two histories, against collapse",
+        name="bisim_inverse",
+        section=BISIMULATION,
+        minimum=0,
+    )
+    fit: float = option(
+        0.0,
+        "share of the reward and dynamics models' gradient that reaches the encoder; "
+        "0 fits them apart",
+        name="bisim_fit",
+        section=BISIMULATION,
+        minimum=0,
+    )
+    stride: int = option(
+        1,
+        "minimize the loss at every Nth step only, with N times the weight: cheaper",
+        name="bisim_stride",
+        section=BISIMULATION,
+        minimum=1,
+    )
+    every: int = option(
+        20,
+        "steps between measurements of the loss where its weight is 0",
+        name="bisim_every",
+        section=BISIMULATION,
+        minimum=1,
+    )
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether the loss, or what guards it against collapse, is minimized."""
+        return self.weight > 0 or self.inverse > 0
+
+    @property
+    def compares_every(self) -> int:
+        """Steps between those at which histories of the whole batch are compared."""
+        return self.stride if self.is_trained else self.every
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """What all members of a run share. In YAML learning_rate, as a flag --learning-rate."""
+
+    task: str = option(
+        "",
+        "which task to learn, or several at once with commas between them; module:CLASS is one of"
+        " your own",
+        section=RUN,
+    )
+    preset: str = option(
+        "quick", "named settings of the task (shown here as defaults)", section=RUN
+    )
+    output: str = option("", "folder for the run; without it runs/<task>", section=RUN, free=True)
+    seed: int = option(0, "start of every random number", section=RUN, minimum=0, maximum=2**32 - 1)
+    resume: bool = option(
+        False, "go on with the run in the output folder, if there is one", section=RUN, free=True
+    )
+
+    backbone: str = option(
+        "gpt2",
+        "what reads the history: gpt2 or rnn, made new, or a causal language model: its folder or "
+        "its USER/NAME on the Hub",
+        section=MODEL,
+    )
+    layers: int = option(
+        2, "layers of a new backbone; a language model has its own", section=MODEL, minimum=1
+    )
+    width: int = option(128, "size of the hidden states", section=MODEL, minimum=1)
+    attention_heads: int = option(
+        4, "attention heads; must divide the width", section=MODEL, minimum=1
+    )
+    cell: Literal["tanh", "gru", "lstm"] = option("gru", "rnn: what it is made of", section=MODEL)
+    representation_hidden: int = option(
+        0,
+        "size of a hidden layer before the representation; 0 is a linear map",
+        section=MODEL,
+        minimum=0,
+    )
+    representation_bound: float = option(
+        0.0, "largest norm of the representation; 0 is none", section=MODEL, minimum=0
+    )
+    q_head: Literal["auto", "mlp", "low-rank", "shared"] = option(
+        "auto",
+        "Q of each token: mlp, the same through a low rank, or shared with a language model's "
+        "output embeddings; auto is shared on those, else mlp",
+        section=MODEL,
+    )
+    q_rank: int = option(
+        64, "low-rank: numbers between the hidden layer and the tokens", section=MODEL, minimum=1
+    )
+    lora_rank: int = option(
+        0,
+        "train low-rank matrices of this rank beside a language model's, which stays as it is; 0 "
+        "trains the whole of it",
+        section=MODEL,
+        minimum=0,
+    )
+    lora_alpha: float = option(
+        16.0, "lora: their weight is this over the rank", section=MODEL, above=0
+    )
+    lora_targets: str = option(
+        "",
+        "lora: names of the layers, with commas between them; without it every linear layer",
+        section=MODEL,
+    )
+    target_rate: float = option(
+        0.005,
+        "share of the online weights that moves into the targets each step",
+        section=LEARNING,
+        above=0,
+        maximum=1,
+    )
+    value_gradient: float = option(
+        1.0,
+        "share of the Q and V heads' gradient that reaches the backbone",
+        section=LEARNING,
+        minimum=0,
+        maximum=1,
+    )
+    bisimulation: BisimulationConfig = BisimulationConfig()
+
+    optimizer: Literal["adamw", "muon"] = option(
+        "adamw", "what turns gradients into steps", section=OPTIMIZATION
+    )
+    learning_rate: float = option(2e-3, "peak learning rate", section=OPTIMIZATION, minimum=0)
+    matrix_learning_rate: float = option(
+        0.02,
+        "muon: peak learning rate of the hidden matrices; the rest is adamw's",
+        section=OPTIMIZATION,
+        minimum=0,
+    )
+    warmup_steps: int = option(
+        100, "steps of linear warm-up to the peak", section=OPTIMIZATION, minimum=0
+    )
+    schedule: Literal["cosine", "constant"] = option(
+        "cosine", "learning rate after the warm-up", section=OPTIMIZATION
+    )
+    final_learning_rate: float = option(
+        0.05,
+        "where cosine ends, as a share of the peak",
+        section=OPTIMIZATION,
+        minimum=0,
+        maximum=1,
+    )
+    weight_decay: float = option(0.01, "decoupled weight decay", section=OPTIMIZATION, minimum=0)
+    clip_norm: float = option(1.0, "largest norm of the gradient", section=OPTIMIZATION, above=0)
+    mix: str = option(
+        "",
+        "several tasks: how much of every step each gets against its preset, such as "
+        "wordle=2,gridworld=0.5; without it 1 each",
+        section=OPTIMIZATION,
+    )
+    max_steps: int = option(
+        10_000, "steps to train; more with --resume extends a run", section=OPTIMIZATION, minimum=1
+    )
+    threads: int = option(0, "CPU threads; 0 takes every core", section=OPTIMIZATION, minimum=0)
+    deterministic: bool = option(
+        True,
+        "the same command gives the same weights, at any number of threads",
+        section=OPTIMIZATION,
+    )
+
+    evaluate_every: int = option(1000, "steps between evaluations", section=OUTPUT, minimum=1)
+    final_evaluation: bool = option(
+        True,
+        "play a complete evaluation at the end, beside reference players",
+        section=OUTPUT,
+        free=True,
+    )
+    save_every: int = option(
+        1000, "steps between checkpoints", section=OUTPUT, minimum=1, free=True
+    )
+    log_every: int = option(
+        20, "steps between lines of metrics", section=OUTPUT, minimum=1, free=True
+    )
+    tracker: Literal["none", "tensorboard", "trackio", "wandb"] = option(
+        "none", "where metrics go besides the run's own JSONL", section=OUTPUT, free=True
+    )
+    push_to_hub: str = option(
+        "",
+        "USER/NAME on the Hugging Face Hub to publish the agent as, at every save and at the end",
+        section=OUTPUT,
+        free=True,
+    )
+    private: bool = option(
+        False,
+        "make the repository on the Hub one that only you can see",
+        section=OUTPUT,
+        free=True,
+    )
+    members: Mapping[str, MemberConfig] = field(default_factory=dict)
+    """By the names of their tasks, at least one."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "members", MappingProxyType(dict(self.members)))
+        is_new = self.backbone in NEW_BACKBONES
+        for is_wrong, why in (
+            (
+                self.optimizer == "muon" and self.backbone == "rnn",
+                "muon is made for gpt2's matrices: with --backbone rnn use adamw",
+            ),
+            (
+                self.lora_rank and is_new,
+                f"--lora-rank {self.lora_rank} is for pretrained language models: with --backbone"
+                f" {self.backbone} leave it out",
+            ),
+            (
+                self.lora_rank and self.optimizer == "muon",
+                "muon is made for whole matrices: with --lora-rank use adamw",
+            ),
+            (
+                self.q_head == "shared" and is_new,
+                "--q-head shared needs a language model's embeddings: with --backbone"
+                f" {self.backbone} use mlp or low-rank",
+            ),
+            (
+                self.width % self.attention_heads,
+                f"width {self.width} does not divide into attention_heads {self.attention_heads}"
+                " equal parts: change one of them",
+            ),
+            (
+                len(self.members) > 1 and not is_new,
+                f"--backbone {self.backbone}: several tasks have tokens of their own, which no"
+                f" language model speaks: choose {' or '.join(NEW_BACKBONES)}",
+            ),
+            (
+                self.mix and len(self.members) == 1,
+                f"--mix {self.mix} is for several tasks, and {self.task} is one",
+            ),
+        ):
+            if is_wrong:
+                raise UserError(why)
+        _ = self.proportions  # refuses a wrong mix
+
+    @property
+    def proportions(self) -> dict[str, float]:
+        """How much of every step each member gets against its preset."""
+        found = dict.fromkeys(self.members, 1.0)
+        for part in filter(None, self.mix.split(",")):
+            name, _, value = part.partition("=")
+            if name not in found:
+                raise UserError(f"--mix {self.mix}: {unknown('task', name, found)}")
+            try:
+                found[name] = float(value)
+            except ValueError:
+                found[name] = math.nan
+            if not 0 < found[name] < math.inf:
+                raise UserError(f"--mix {self.mix}: {name} must be a number above 0, not {value!r}")
+        return found
+
+    @property
+    def sized_members(self) -> dict[str, MemberConfig]:
+        """The members with as many episodes per step as the mix asks for."""
+        sized = {}
+        for name, member in self.members.items():
+            parts = self.proportions[name] * member.batch_size / member.accumulation
+            sized[name] = replace(member, batch_size=max(1, round(parts)) * member.accumulation)
+        return sized
+
+    @property
+    def algorithms(self) -> str:
+        """For people: the algorithm of all members, or who has which."""
+        chosen = {name: member.algo for name, member in self.members.items()}
+        if len({*chosen.values()}) == 1:
+            return next(iter(chosen.values()))
+        return ", ".join(f"{name} {algo}" for name, algo in chosen.items())

@@ -1,0 +1,211 @@
+"""The network of a training run, from its tasks' tokens, its settings and its algorithms' heads."""
+
+from typing import Any
+
+from transformers import PreTrainedModel
+
+from textrl.algorithms.algorithm import Algorithm
+from textrl.config.registry import ALGORITHMS, find
+from textrl.config.train import NEW_BACKBONES, TrainConfig
+from textrl.errors import UserError
+from textrl.model.config import TextRLConfig
+from textrl.model.language_model import (
+    digest_of,
+    embedding_norm,
+    lm_folder,
+    load_lm,
+    output_weight,
+    own_config,
+    revision_of,
+)
+from textrl.model.layout import MemberLayout
+from textrl.model.lora import lora_settings
+from textrl.model.network import TextRLModel
+from textrl.tasks.members import Members
+
+OF_THE_WORLD = ("world", "inverse")
+"""The heads that no algorithm trains, and that no task is played with."""
+
+
+def new_model(members: Members, run: TrainConfig) -> TextRLModel:
+    """The network with which a training run begins."""
+    if run.backbone in NEW_BACKBONES:
+        return TextRLModel(config_for(members, run))
+    lm = load_lm(run.backbone, keep_dtype=run.lora_rank > 0)
+    shape = config_for(members, run, lm)
+    if run.lora_rank:
+        folder = lm_folder(run.backbone)
+        shape.base_digest, shape.base_revision = digest_of(lm), revision_of(folder)
+        if shape.base_revision is None:  # wherever the adapter is used, not only from here
+            shape.backbone = str(folder.resolve())
+        lora = (run.lora_rank, run.lora_alpha, run.lora_targets)
+        shape.lora = lora_settings(lm.base_model, *lora)
+    return TextRLModel(shape, lm)
+
+
+def algorithms_of(run: TrainConfig) -> list[Algorithm]:
+    """Each member's."""
+    return [find(ALGORITHMS, member.algo) for member in run.members.values()]
+
+
+def config_for(
+    members: Members, run: TrainConfig, lm: PreTrainedModel | None = None
+) -> TextRLConfig:
+    """The network's shape: the tasks' tokens, the run's size, the algorithms' heads.
+
+    lm: the language model under it, if there is one. A slow copy of that is held only where the
+    bisimulation loss is trained, not to measure it.
+    """
+    algorithms = algorithms_of(run)
+    heads = tuple(dict.fromkeys(head for each in algorithms for head in each.heads))
+    with_q = [each.q_heads for each in algorithms if "q" in each.heads]
+    layouts = lay_out(members, run)
+    first = layouts[0]
+    compares = lm is None or run.bisimulation.is_trained
+    shape = {
+        "vocabulary": len(members.language.tokens),
+        "layers": run.layers,
+        "width": run.width,
+        "attention_heads": run.attention_heads,
+        "q_head": "mlp" if run.q_head == "auto" else run.q_head,
+    }
+    return TextRLConfig(
+        **(shape if lm is None else lm_shape(members, run, lm)),
+        first_action=members.language.first_action,
+        action_tokens=len(members.language.actions),
+        observation_classes=members.observation_classes,
+        backbone=run.backbone,
+        cell=run.cell,
+        context=max(member.context for member in run.members.values()),
+        window=first.window,
+        frame_shape=members.frame_shape,
+        patches=patches_of(members, run),
+        representation_hidden=run.representation_hidden,
+        representation_bound=run.representation_bound,
+        heads=(
+            *heads,
+            *(["world"] if compares else []),
+            *(["inverse"] if run.bisimulation.inverse else []),
+        ),
+        q_heads=max(with_q, default=2),
+        q_rank=run.q_rank,
+        value_gradient=run.value_gradient,
+        world_gradient=run.bisimulation.fit if run.bisimulation.is_trained else 0.0,
+        beta=first.beta,
+        candidates=first.candidates,
+        plausible=first.plausible,
+        acts_by=first.acts_by,
+        members=[each.to_json() for each in layouts] if len(layouts) > 1 else None,
+    )
+
+
+def patches_of(members: Members, run: TrainConfig) -> int:
+    """How many tokens a frame becomes; one model has one encoder."""
+    found = {run.members[name].patches for name, task in members.tasks.items() if task.frame_shape}
+    if len(found) > 1:
+        raise UserError(f"tasks with frames must have the same --patches, not {sorted(found)}")
+    return max(found, default=0)
+
+
+def lm_shape(members: Members, run: TrainConfig, lm: PreTrainedModel) -> dict[str, Any]:
+    """What of the network's shape a language model decides."""
+    rows, width = output_weight(lm).shape
+    if members.language.first_action or len(members.language.actions) != rows:
+        raise UserError(
+            f"{members.name} has tokens of its own, which {run.backbone!r} does not speak:"
+            f" choose --backbone {' or '.join(NEW_BACKBONES)}"
+        )
+    context = max(member.context for member in run.members.values())
+    longest = getattr(lm.config, "max_position_embeddings", context)
+    if context > longest:
+        raise UserError(
+            f"--context {context} is longer than {run.backbone!r} can read: at most {longest}"
+        )
+    return {
+        "vocabulary": rows,
+        "lm": own_config(lm),
+        "generation": lm.generation_config.to_diff_dict() if lm.generation_config else None,
+        "layers": lm.config.num_hidden_layers,
+        "width": width,
+        "attention_heads": lm.config.num_attention_heads,
+        "q_head": "shared" if run.q_head == "auto" else run.q_head,
+        "embedding_norm": embedding_norm(lm),
+    }
+
+
+def lay_out(members: Members, run: TrainConfig) -> list[MemberLayout]:
+    """Where each task's tokens are in the model, and how its run wants it to be played."""
+    layouts: list[MemberLayout] = []
+    several = len(members.tasks) > 1
+    seen, said = 1 + len(members.tasks), 0
+    for number, (name, task) in enumerate(members.tasks.items()):
+        config, actions = run.members[name], len(task.language.actions)
+        algorithm: Algorithm = find(ALGORITHMS, config.algo)
+        tokens = len(task.language.tokens)
+        layouts.append(
+            MemberLayout(
+                name=name,
+                tokens=tokens,
+                actions=actions,
+                observation_classes=task.observation_classes,
+                has_frames=task.frame_shape is not None,
+                window=config.window,
+                heads=algorithm.heads,
+                acts_by=algorithm.acts_by,
+                beta=config.beta,
+                candidates=config.candidates,
+                plausible=config.plausible,
+                action_offset=said,
+                begin=1 + number if several else None,
+                first_observation=seen,
+                first_action=members.language.first_action + said,
+            )
+        )
+        seen, said = seen + tokens - actions - 2, said + actions
+    return layouts
+
+
+def model_of_member(model: TextRLModel, number: int) -> TextRLModel:
+    """A model of one task alone, in its own numbers: the same weights, less the others'."""
+    if model.config.members is None:
+        return model
+    shape, layout = model.config, model.config.layouts[number]
+    alone = TextRLConfig(
+        **{
+            **{name: getattr(shape, name) for name in COMMON},
+            "vocabulary": layout.tokens,
+            "first_action": layout.tokens - layout.actions,
+            "action_tokens": layout.actions,
+            "observation_classes": layout.observation_classes,
+            "window": layout.window,
+            "heads": (*layout.heads, *(head for head in shape.heads if head in OF_THE_WORLD)),
+            "frame_shape": shape.frame_shape if layout.has_frames else None,
+            "patches": shape.patches if layout.has_frames else 0,
+            "acts_by": layout.acts_by,
+            "beta": layout.beta,
+            "candidates": layout.candidates,
+            "plausible": layout.plausible,
+        }
+    )
+    device: Any = model.device
+    weights, found = model.state_dict(), {}
+    rows: dict[int, Any] = {
+        shape.vocabulary: layout.ids(device),
+        shape.action_tokens: layout.action_numbers,
+    }
+    taken: TextRLModel = TextRLModel(alone).to(device)
+    for name, weight in taken.state_dict().items():
+        whole = weights[name.replace("world.0.", f"world.{number}.", 1)]
+        # Embeddings have a row for each token, the heads' last layers one for each action.
+        found[name] = whole if whole.shape == weight.shape else whole[rows[len(whole)]]
+    taken.load_state_dict(found)
+    taken.train(model.training)
+    return taken
+
+
+COMMON = (
+    *("backbone", "cell", "layers", "width", "attention_heads", "context", "steps"),
+    *("representation_hidden", "representation_bound", "q_heads", "q_head", "q_rank"),
+    *("value_gradient", "world_gradient"),
+)
+"""What a model of several tasks and a model of one of them have in common."""
