@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from textrl.config.options import flag
 from textrl.config.parser import make_parser
 from textrl.errors import UserError, run_recipe
 
@@ -46,14 +47,13 @@ def main() -> None:
     for name, smallest in {**least, "seed": 0}.items():
         value = getattr(options, name)
         if value is not None and value < smallest:
-            flag = "--" + name.replace("_", "-")
-            raise UserError(f"{flag} must be at least {smallest}, not {value}")
+            raise UserError(f"{flag(name)} must be at least {smallest}, not {value}")
     if not 0 < options.until <= 1:
         raise UserError(f"--until must be above 0 and at most 1, not {options.until}")
     if options.seed >= 2**32:
         raise UserError(f"--seed must be at most {2**32 - 1}, not {options.seed}")
     folder = Path(options.output)
-    from textrl.data.collect import refuse_existing
+    from textrl.data.collect import refuse_existing  # which --help need not wait for
 
     refuse_existing(folder)
     from textrl.envs.vizdoom.a2c import train_a2c  # needs what only some people install

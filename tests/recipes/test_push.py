@@ -27,7 +27,7 @@ from textrl.sharing.checkpoint import load_model
 
 ROOT = Path(__file__).parents[2]
 TINY = "--layers 1 --width 16 --attention-heads 2 --batch-size 8 --evaluate-every 1000"
-TINY += " --evaluate-episodes 4 --log-every 1 --threads 1 --max-steps 12 --save-every 4"
+TINY += " --evaluate-episodes 4 --log-every 1 --threads 2 --max-steps 12 --save-every 4"
 TOKEN = "hf_canwrite"
 PUSHED = {
     *("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "task.json"),
