@@ -110,6 +110,28 @@ def test_measuring_the_bisimulation_loss_changes_nothing(
         assert torch.equal(weight, theirs[name]) != name.startswith("world."), name
 
 
+def test_ctrl_c_saves_before_it_leaves(small_data: Path, tmp_path: Path) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    # It would not be saved for long: what is there afterwards, the interruption has saved.
+    seldom = ["--save-every", "100000", "--max-steps", "300"]
+    run_whole = [sys.executable, RECIPE, *arguments(small_data, whole, 300), *seldom]
+    run_broken = [sys.executable, RECIPE, *arguments(small_data, broken, 300), *seldom]
+    subprocess.run(run_whole, check=True, cwd=ROOT, capture_output=True)
+    leaving = subprocess.Popen(run_broken, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    metrics = broken / "metrics.jsonl"
+    while not (metrics.is_file() and metrics.stat().st_size) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    leaving.send_signal(signal.SIGINT)
+    _, told = leaving.communicate(timeout=120)
+    assert leaving.returncode == 130 and "--resume goes on" in told
+    (state,) = (broken / "state").iterdir()
+    assert 0 < int(state.name.removeprefix("step-")) < 300
+    subprocess.run([*run_broken, "--resume"], check=True, cwd=ROOT, capture_output=True)
+    ours, theirs = ((run / "model.safetensors").read_bytes() for run in (broken, whole))
+    assert ours == theirs
+
+
 @pytest.mark.parametrize(
     ("extra", "in_parts"),
     [("", "4"), ("--bisim 0.05 --bisim-fit 1", "2")],  # which compares the same pairs of histories
