@@ -2,7 +2,7 @@
 
 import math
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -124,9 +124,3 @@ def as_kind(kind: type, value: object) -> Any:
         return number if math.isfinite(number) else None
     except (ValueError, OverflowError):
         return None
-
-
-def refuse_unknown(where: str, name: str, known: Iterable[str]) -> None:
-    """Refuse a key that is none of the known ones."""
-    if name not in known:
-        raise UserError(f"{where}: {unknown('key', name, known)}")
