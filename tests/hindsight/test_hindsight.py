@@ -186,7 +186,7 @@ def test_parts_of_a_step_add_up_and_padding_does_not_matter(
 
 
 def test_queries_are_later_steps_drawn_by_weight(batch_of: Callable[..., Batch]) -> None:
-    """From a history on, how often each step is asked about is its weight's share of what follows."""
+    """How often each step is asked about is its weight's share of what follows the history."""
     batch, found = batch_of(3, lengths=(8,), truncated=(False,)), a_survey()
     batch = replace(
         batch,
