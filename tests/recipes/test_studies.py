@@ -103,7 +103,7 @@ def test_fewer_episodes_are_the_first_of_more() -> None:
     few, many = (list(first_walks(TASK, [size], 5, 0)) for size in (3, 40))
     assert few == many[:3] and len(many) == 40
     assert tabular_return(TASK.rules, 100, 5) <= tabular_return(TASK.rules, 5000, 5) + 0.02
-    assert tabular_return(TASK.rules, 5000, 5) == pytest.approx(0.96, abs=0.01)
+    assert 0.9 < tabular_return(TASK.rules, 5000, 5) < optimal_plan(TASK.rules).score
 
 
 def test_the_grid_is_fixed_and_its_cells_are_over_seeds(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_the_grid_is_fixed_and_its_cells_are_over_seeds(tmp_path: Path) -> None:
             result_file(run).write_text(json.dumps(found))
     results = compare_study(study, runs)
     cell = results["methods"]["cql"]["gpt2"]["250"]
-    assert (cell["mean"], cell["seeds"]) == (pytest.approx(0.1), 3)
+    assert (cell["mean"], cell["seeds"], cell["best"]) == (pytest.approx(0.1), 3, 0.25)
     gain = results["differences"]["hindsight - cql"]["gpt2"]["250"]
     assert gain["mean"] == pytest.approx(0.5) and gain["low"] == pytest.approx(0.5)
     assert results["settled"]["methods gpt2 cql"]["mean"] == pytest.approx(0.05)
