@@ -21,7 +21,7 @@ from textrl.acting.policy import Policy
 from textrl.config.presets import configure
 from textrl.config.train import TrainConfig
 from textrl.data.batches import Batch
-from textrl.data.windows import RowReader
+from textrl.data.windows import RowFiles, RowReader
 from textrl.evaluation.play import evaluate
 from textrl.model.build import new_model
 from textrl.model.network import TextRLModel
@@ -214,7 +214,7 @@ def of_wordle(task: Any, rows: Dataset) -> dict[str, float]:
 
 def decoding_rate(rows: Dataset, task: Task) -> float:
     """Frames per second from the memory map to arrays, window by window."""
-    reader = RowReader(rows, task.frame_shape)
+    reader = RowReader(RowFiles(rows), task.frame_shape)
     windows = [(row, first) for row in range(min(100, len(rows))) for first in range(0, 30, 10)]
     began = time.perf_counter()
     for row, first in windows:

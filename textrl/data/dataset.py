@@ -61,6 +61,8 @@ class Rows:
     truncated: NDArray[np.bool_]
     rest: NDArray[np.float32] | None = None
     """Of parts of episodes: the discounted return that followed; nan where the episode ends."""
+    left: NDArray[np.int64] | None = None
+    """Of parts of episodes: action tokens that follow; -1 where a time limit ends the episode."""
     ends_action: NDArray[np.bool_] | None = None
     """Per token, where the language has no grammar that tells: it completes an action."""
     weight: NDArray[np.float32] | None = None

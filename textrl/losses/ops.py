@@ -80,6 +80,7 @@ def lambda_returns(
     mix: Tensor,
     discount: float,
     return_after: Tensor | None = None,
+    cut: float = 0.0,
 ) -> Tensor:
     """G_k = r_k + discount ((1 - mix_k) V_{k+1} + mix_k G_{k+1}); all (batch, actions).
 
@@ -87,6 +88,8 @@ def lambda_returns(
     no value follows (a terminal action, padding). After a window's last action the return that
     really followed, return_after (0 elsewhere), stands for G. Where no action follows at all there
     is no G to mix in: give mix = 0 there, and an episode that was cut takes all of V.
+
+    cut: no G counts for less than V_{k+1} - cut; 0 = however little it is.
     """
     known = (1 - mix) * next_values
     if return_after is not None:
@@ -95,7 +98,11 @@ def lambda_returns(
     carried = discount * torch.where(has_next, mix, 0.0)
     returns = torch.empty_like(rewards)
     following = torch.zeros_like(rewards[:, 0])
+    after = torch.zeros_like(rewards) if return_after is None else return_after
     for k in reversed(range(rewards.shape[1])):
+        if cut:  # how much more than what is counted already
+            least = next_values[:, k] - cut - after[:, k]
+            following = torch.maximum(following, least)
         following = one_step[:, k] + carried[:, k] * following
         returns[:, k] = following
     return returns

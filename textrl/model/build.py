@@ -5,8 +5,9 @@ from typing import Any
 from transformers import PreTrainedModel
 
 from textrl.algorithms.algorithm import Algorithm
+from textrl.config.options import flag
 from textrl.config.registry import ALGORITHMS, find
-from textrl.config.train import NEW_BACKBONES, TrainConfig
+from textrl.config.train import NEW_BACKBONES, MemberConfig, TrainConfig
 from textrl.errors import UserError
 from textrl.model.config import TextRLConfig
 from textrl.model.language_model import (
@@ -21,7 +22,9 @@ from textrl.model.language_model import (
 from textrl.model.layout import MemberLayout
 from textrl.model.lora import lora_settings
 from textrl.model.network import TextRLModel
+from textrl.model.patches import chosen_precision
 from textrl.tasks.members import Members
+from textrl.tasks.task import AnyTask
 
 OF_THE_WORLD = ("world", "inverse")
 """The heads that no algorithm trains, and that no task is played with."""
@@ -29,6 +32,12 @@ OF_THE_WORLD = ("world", "inverse")
 
 def new_model(members: Members, run: TrainConfig) -> TextRLModel:
     """The network with which a training run begins."""
+    model = _new_model(members, run)
+    model.start_values(value_start_of(run))
+    return model
+
+
+def _new_model(members: Members, run: TrainConfig) -> TextRLModel:
     if run.backbone in NEW_BACKBONES:
         return TextRLModel(config_for(members, run))
     lm = load_lm(run.backbone, keep_dtype=run.lora_rank > 0)
@@ -41,6 +50,38 @@ def new_model(members: Members, run: TrainConfig) -> TextRLModel:
         lora = (run.lora_rank, run.lora_alpha, run.lora_targets)
         shape.lora = lora_settings(lm.base_model, *lora)
     return TextRLModel(shape, lm)
+
+
+def value_start_of(run: TrainConfig) -> float:
+    """What values say at first; of several tasks, the mean of what each asks for."""
+    starts = [getattr(each.algo_options, "value_start", 0.0) for each in run.members.values()]
+    return float(sum(starts) / len(starts))
+
+
+ACT_BY = {"policy": ("policy",), "values": ("q",), "both": ("policy", "q")}
+
+
+def acts_by_of(member: MemberConfig) -> tuple[str, ...]:
+    """Which heads choose a member's actions; none named = all that there are."""
+    algorithm: Algorithm = find(ALGORITHMS, member.algo)
+    if member.act_by == "auto":
+        return algorithm.acts_by
+    for head in ACT_BY[member.act_by]:
+        if head not in algorithm.heads:
+            lacks = "values of actions" if head == "q" else "policy"
+            raise UserError(f"--act-by {member.act_by}: {member.algo} has no {lacks}")
+    return ACT_BY[member.act_by]
+
+
+def check_hiding(name: str, task: AnyTask, member: MemberConfig) -> None:
+    """Refuse to hide actions that a model has to see: those that it is still spelling."""
+    if not member.hide_actions:
+        return
+    grammar = task.language.grammar
+    if grammar is None or len(grammar.legal) > 1:
+        raise UserError(
+            f"--hide-actions is for tasks whose actions are one token each, which {name}'s are not"
+        )
 
 
 def algorithms_of(run: TrainConfig) -> list[Algorithm]:
@@ -79,7 +120,7 @@ def config_for(
         context=max(member.context for member in run.members.values()),
         window=first.window,
         frame_shape=members.frame_shape,
-        patches=patches_of(members, run),
+        **frame_shape_of(members, run),
         representation_hidden=run.representation_hidden,
         representation_bound=run.representation_bound,
         heads=(
@@ -95,16 +136,29 @@ def config_for(
         candidates=first.candidates,
         plausible=first.plausible,
         acts_by=first.acts_by,
+        temperature=first.temperature,
+        hides_actions=first.hides_actions,
         members=[each.to_json() for each in layouts] if len(layouts) > 1 else None,
     )
 
 
-def patches_of(members: Members, run: TrainConfig) -> int:
-    """How many tokens a frame becomes; one model has one encoder."""
-    found = {run.members[name].patches for name, task in members.tasks.items() if task.frame_shape}
-    if len(found) > 1:
-        raise UserError(f"tasks with frames must have the same --patches, not {sorted(found)}")
-    return max(found, default=0)
+def frame_shape_of(members: Members, run: TrainConfig) -> dict[str, Any]:
+    """How frames are read; one model has one encoder."""
+    with_frames = [run.members[name] for name, task in members.tasks.items() if task.frame_shape]
+    if not with_frames:
+        return {}
+    first = with_frames[0]
+    for name in ("patches", "filters", "frame_precision"):
+        found = {getattr(member, name) for member in with_frames}
+        if len(found) > 1:
+            raise UserError(
+                f"tasks with frames must have the same {flag(name)}, not {sorted(found)}"
+            )
+    return {
+        "patches": first.patches,
+        "filters": first.filter_sizes,
+        "frame_precision": chosen_precision(first.frame_precision),
+    }
 
 
 def lm_shape(members: Members, run: TrainConfig, lm: PreTrainedModel) -> dict[str, Any]:
@@ -140,6 +194,7 @@ def lay_out(members: Members, run: TrainConfig) -> list[MemberLayout]:
     seen, said = 1 + len(members.tasks), 0
     for number, (name, task) in enumerate(members.tasks.items()):
         config, actions = run.members[name], len(task.language.actions)
+        check_hiding(name, task, config)
         algorithm: Algorithm = find(ALGORITHMS, config.algo)
         tokens = len(task.language.tokens)
         layouts.append(
@@ -151,10 +206,12 @@ def lay_out(members: Members, run: TrainConfig) -> list[MemberLayout]:
                 has_frames=task.frame_shape is not None,
                 window=config.window,
                 heads=algorithm.heads,
-                acts_by=algorithm.acts_by,
+                acts_by=acts_by_of(config),
                 beta=config.beta,
                 candidates=config.candidates,
                 plausible=config.plausible,
+                temperature=config.temperature,
+                hides_actions=config.hide_actions,
                 action_offset=said,
                 begin=1 + number if several else None,
                 first_observation=seen,
@@ -181,7 +238,11 @@ def model_of_member(model: TextRLModel, number: int) -> TextRLModel:
             "heads": (*layout.heads, *(head for head in shape.heads if head in OF_THE_WORLD)),
             "frame_shape": shape.frame_shape if layout.has_frames else None,
             "patches": shape.patches if layout.has_frames else 0,
+            "filters": shape.filters,
+            "frame_precision": shape.frame_precision,
             "acts_by": layout.acts_by,
+            "temperature": layout.temperature,
+            "hides_actions": layout.hides_actions,
             "beta": layout.beta,
             "candidates": layout.candidates,
             "plausible": layout.plausible,

@@ -32,6 +32,8 @@ class MemberLayout:
     begin: int | None = None  # the model's id of its begin token; None: a model of this task alone
     first_observation: int = 0  # the model's id of its first observation token
     first_action: int = 0  # the model's id of its first action token
+    temperature: float = 1.0
+    hides_actions: bool = False
 
     @property
     def action_numbers(self) -> slice:

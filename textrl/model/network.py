@@ -27,9 +27,11 @@ from textrl.model.heads import (
     ZeroLinear,
     quiet_head,
     representation_of,
+    start_at,
     token_head,
     two_layer_head,
 )
+from textrl.model.hiding import without_actions
 from textrl.model.language_model import base_lm
 from textrl.model.lora import adapter_pairs, add_adapters, is_adapter, merge_adapter, slow_adapter
 from textrl.model.patches import PatchEncoder, Patches
@@ -65,12 +67,16 @@ class TextRLModel(PreTrainedModel):
                 )
             )
         if config.frame_shape:
-            self.frames = PatchEncoder(config.frame_shape, config.patches, width)
+            self.frames = PatchEncoder(
+                config.frame_shape, config.patches, width, config.filters, config.frame_precision
+            )
         self.representation = representation_of(config)
         if "policy" in config.heads and not is_lm:  # a language model has its own
             self.policy = two_layer_head(width, actions)
         if "v" in config.heads:
             self.v = quiet_head(width, 1) if is_lm else two_layer_head(width, 1)
+        if "slow_v" in config.heads:
+            self.slow_v = copy.deepcopy(self.v)
         if "q" in config.heads:
             self.q = nn.ModuleList(token_head(config) for _ in range(config.q_heads))
             self.target_q = copy.deepcopy(self.q)
@@ -168,6 +174,11 @@ class TextRLModel(PreTrainedModel):
         """
         layout = self.config.layouts[member]
         heads, actions, ids = layout.heads, layout.action_numbers, layout.ids(tokens.device)
+        if layout.hides_actions:
+            first_action = layout.tokens - layout.actions
+            tokens, frames, state_positions = without_actions(
+                tokens, frames, state_positions, first_action
+            )
         if ids is not None:
             tokens = ids[tokens]
         padding = {"attention_mask": attention_mask, "position_ids": position_ids}
@@ -180,6 +191,9 @@ class TextRLModel(PreTrainedModel):
         phi = phi.detach() + self.config.value_gradient * (phi - phi.detach())
         if "v" in heads:
             output.v = self.v(phi).squeeze(-1)
+        if "slow_v" in heads and past_key_values is None:  # nobody acts by it
+            with torch.no_grad():
+                output.slow_v = self.slow_v(phi).squeeze(-1)
         if "q" in heads:
             if past_key_values is None:  # to act, the targets are enough
                 fast = [self.of_tokens(head, phi)[..., actions] for head in self.q]
@@ -275,6 +289,13 @@ class TextRLModel(PreTrainedModel):
             )
         return generate(self, input_ids, beta, attention_mask, **options)
 
+    def read_frames_in(self, precision: str) -> None:
+        """Have the convolutions compute in float32 or bfloat16; weights stay as they are."""
+        self.config.frame_precision = precision
+        for module in self.modules():
+            if isinstance(module, PatchEncoder):
+                module.dtype = getattr(torch, precision)
+
     def new_cache(self) -> Any:
         """The empty cache with which episodes begin."""
         return BACKBONES[self.config.backbone].new_cache()
@@ -284,6 +305,8 @@ class TextRLModel(PreTrainedModel):
         found: list[tuple[nn.Module, nn.Module]] = []
         if "q" in self.config.heads:
             found.append((self.target_q, self.q))
+        if "slow_v" in self.config.heads:
+            found.append((self.slow_v, self.v))
         if "world" in self.config.heads:
             if not self.config.lora:
                 found.append((self.target_backbone, self.backbone))
@@ -304,6 +327,14 @@ class TextRLModel(PreTrainedModel):
             parameter.requires_grad_(False)
         if hasattr(self, "output"):
             self.output.requires_grad_("policy" in self.config.heads and not self.config.lora)
+
+    @torch.no_grad()
+    def start_values(self, value: float) -> None:
+        """Have Q and V say about this before they have learned anything."""
+        heads = [*self.q] if "q" in self.config.heads else []
+        for head in [*heads, self.v] if "v" in self.config.heads else heads:
+            start_at(head, value)
+        self.update_targets(rate=1.0)
 
     @torch.no_grad()
     def update_targets(self, rate: float) -> None:

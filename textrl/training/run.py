@@ -9,14 +9,16 @@ from pathlib import Path
 import torch
 import transformers
 from accelerate import Accelerator, DistributedType
-from accelerate.utils import DistributedDataParallelKwargs, set_seed
+from accelerate.utils import DistributedDataParallelKwargs, broadcast_object_list, set_seed
 from tqdm import tqdm
+from transformers.utils import CONFIG_NAME
 
 from textrl.config.presets import flat_settings, output_folder, save_config
 from textrl.config.train import CONFIG_FILE, NEW_BACKBONES, TrainConfig
 from textrl.errors import UserError
 from textrl.evaluation.judge import Watch
 from textrl.model.build import new_model
+from textrl.model.config import TextRLConfig
 from textrl.model.network import TextRLModel
 from textrl.sharing.checkpoint import WEIGHTS_FILE, load_model, save_checkpoint
 from textrl.sharing.publish import (
@@ -52,6 +54,7 @@ def train(run: TrainConfig) -> Path:
 
     set_seed(run.seed)
     model = new_model(members, run)
+    agree_on_precision(model, output)
     if accelerator.is_main_process:
         output.mkdir(parents=True, exist_ok=True)
         save_config(run, output / CONFIG_FILE)
@@ -98,6 +101,18 @@ def start(run: TrainConfig, output: Path) -> Accelerator:
     torch.set_num_threads(run.threads or max(1, (cores or 1) // accelerator.num_processes))
     be_deterministic(run.deterministic, accelerator.device)
     return accelerator
+
+
+def agree_on_precision(model: TextRLModel, output: Path) -> None:
+    """Have all processes read frames in one precision, and a resumed run in that of its beginning.
+
+    Where it is chosen by a measurement, two of these may come out differently.
+    """
+    if model.config.frame_shape is None:
+        return
+    is_begun = (output / CONFIG_NAME).is_file()
+    begun = TextRLConfig.from_pretrained(output) if is_begun else model.config
+    model.read_frames_in(broadcast_object_list([begun.frame_precision])[0])
 
 
 def part(accelerator: Accelerator) -> None:
