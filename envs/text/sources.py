@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 
 from textrl.config.hub_names import is_hub_name
 from textrl.data.batches import take_rows
-from textrl.data.conversation import ROW_KEYS, BadRow, Conversation, parse_line, read_conversation
+from textrl.data.conversation import (
+    ROW_KEYS,
+    BadRow,
+    Conversation,
+    other_format,
+    parse_line,
+    read_conversation,
+)
 from textrl.data.dataset import files_of, table_of
 from textrl.data.download import reason
 from textrl.envs.text.index import Source
@@ -27,6 +34,18 @@ def open_source(name: str) -> Source:
     path = Path(name)
     if path.is_file() and path.suffix != ".parquet":
         return JsonLines(path)
+    rows = load_rows(name)
+    if "messages" not in rows.features:
+        have = ", ".join(rows.features) or "none"
+        other = other_format(rows.features)
+        remedy = f": convert it with textrl collect --from {other}" if other else ""
+        raise UserError(f"{name!r} has no column 'messages' (its columns: {have}){remedy}")
+    return ArrowRows(name, rows)
+
+
+def load_rows(name: str) -> Dataset:
+    """A Parquet file, a folder of `datasets` or a Hub id, whatever its columns are."""
+    path = Path(name)
     try:
         if path.is_dir():
             rows = load_folder(name)
@@ -45,10 +64,7 @@ def open_source(name: str) -> Source:
         raise UserError(f"cannot read the conversations {name!r}: {reason(error)}") from error
     if not isinstance(rows, Dataset):
         raise UserError(f"{name!r} is not a single dataset: give the folder of one split")
-    if "messages" not in rows.features:
-        have = ", ".join(rows.features) or "none"
-        raise UserError(f"{name!r} has no column 'messages' (its columns: {have})")
-    return ArrowRows(name, rows)
+    return rows
 
 
 class JsonLines:

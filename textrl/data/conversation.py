@@ -3,7 +3,7 @@
 import difflib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,6 +16,13 @@ AGENT = "assistant"
 ROLES = ("system", "user", AGENT, "tool")
 OTHER_NAMES = {"human": "user", "customer": "user", "gpt": AGENT, "bot": AGENT, "model": AGENT}
 """What other formats call our roles."""
+FOREIGN_KEYS = {
+    "conversations": "sharegpt",
+    "completion": "prompt-completion",
+    "chosen": "preference",
+    "chat_logs": "casino",
+}
+"""Keys by which rows of other formats are known, and what `textrl collect --from` calls those."""
 ROW_KEYS = ("messages", "reward", "terminated", "truncated", "weight", "behaviour")
 MESSAGE_KEYS = ("role", "content", "reward")
 LONGEST_MESSAGE = 1_000_000  # characters
@@ -59,6 +66,11 @@ class Conversation:
 
 def parse_line(line: bytes) -> Conversation:
     """The conversation in a line of JSON; BadRow says what is wrong with it."""
+    return read_conversation(decode_line(line))
+
+
+def decode_line(line: bytes) -> Any:
+    """What a line of JSON holds."""
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -68,7 +80,7 @@ def parse_line(line: bytes) -> Conversation:
             "save the file as UTF-8",
         ) from None
     try:
-        row = json.loads(text, object_pairs_hook=_unique)
+        return json.loads(text, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         if text.lstrip().startswith("[") or text.strip() in ("{", "}", "]"):
             remedy = "write one conversation a line, not one JSON document over many lines"
@@ -77,7 +89,11 @@ def parse_line(line: bytes) -> Conversation:
         # Python's message ends in the place, of which line 1 is no news.
         fault = str(error).replace("line 1 ", "") or type(error).__name__
         raise BadRow("not JSON", f"not JSON: {fault}", remedy) from None
-    return read_conversation(row)
+
+
+def other_format(keys: Iterable[str]) -> str | None:
+    """What `textrl collect --from` calls the format of rows with these keys, if it knows them."""
+    return next((FOREIGN_KEYS[key] for key in keys if key in FOREIGN_KEYS), None)
 
 
 def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -100,6 +116,10 @@ def read_conversation(row: object) -> Conversation:
     if "messages" not in given:
         keys = ", ".join(map(repr, given)) or "none"
         remedy = "give a list of {role, content}"
+        if other := other_format(given):
+            remedy = f"convert the file with textrl collect --from {other}"
+        elif "is_action" in given:
+            remedy = "these are episodes of a game: choose its --task"
         raise BadRow("no messages", f"no 'messages' (keys: {keys})", remedy)
     if not isinstance(given["messages"], list):
         raise BadRow(
@@ -152,9 +172,11 @@ def read_message(number: int, message: object) -> Message:
             raise BadRow("unknown role", f"{called}: unknown role {role!r}", remedy)
         raise BadRow("unknown role", called, str(unknown("role", role, ROLES)))
     if content is None:
-        raise BadRow("empty content", f"{called} ({role}) has no content", "give text")
+        remedy = "textrl collect --from openai keeps tool calls as text"
+        remedy = remedy if "tool_calls" in given else "give text"
+        raise BadRow("empty content", f"{called} ({role}) has no content", remedy)
     if not isinstance(content, str):
-        remedy = "only text can be read: join its text parts"
+        remedy = "only text can be read: textrl collect --from openai joins text parts"
         raise BadRow("wrong type", f"the content of {called} is {_kind(content)}", remedy)
     if not content.strip():
         raise BadRow("empty content", f"the content of {called} ({role}) is empty", "remove it")

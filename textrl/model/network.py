@@ -272,11 +272,14 @@ class TextRLModel(PreTrainedModel):
         input_ids: Tensor,
         beta: float | None = None,
         attention_mask: Tensor | None = None,
+        candidates: int | None = None,
         **options: Any,
     ) -> Any:
         """Go on after the prompts (batch, time), on a language model; gives prompts and answers.
 
         beta: the weight of min target Q - V against log pi; None = as trained, 0 = log pi alone.
+        candidates: 1 chooses token by token; more sample that many whole turns from the policy and
+        choose one by Q at its end (see generation.whole_turns); None = as trained.
         attention_mask: 1 where a token is, 0 on padding, be it left or right; in what is returned
         it is on the left. options: as transformers' generate takes them: do_sample, num_beams,
         max_new_tokens, stopping_criteria, streamer and so on, which see log pi + beta (Q - V).
@@ -287,7 +290,7 @@ class TextRLModel(PreTrainedModel):
             raise UserError(
                 "only an agent on a language model generates text: use textrl.acting.policy"
             )
-        return generate(self, input_ids, beta, attention_mask, **options)
+        return generate(self, input_ids, beta, attention_mask, candidates, **options)
 
     def read_frames_in(self, precision: str) -> None:
         """Have the convolutions compute in float32 or bfloat16; weights stay as they are."""
