@@ -12,7 +12,7 @@ from torch import Tensor
 
 from textrl.data.batches import Batch, collate
 from textrl.data.dataset import Rows
-from textrl.losses.ops import lambda_returns, legal_only, of_actions
+from textrl.losses.ops import legal_only, of_actions, returns_to_go
 from textrl.losses.outputs import TextRLOutput, action_scores
 from textrl.model.network import TextRLModel
 from textrl.tasks.task import LoggedTask
@@ -52,12 +52,26 @@ class OfflineJudgement:
         ]
         for name, value in self.figures.items():
             told.append(f"{name:<18}{value:>10.4g}  {MEANINGS[name]}")
-        return "\n".join(told)
+        return "\n".join([*told, *self.warnings])
+
+    @property
+    def warnings(self) -> list[str]:
+        """For people: what of the figures is reason for doubt."""
+        told = []
+        for name in ("q", "v"):
+            error, spread = (self.figures.get(k, 0.0) for k in (f"{name}_error", "return_spread"))
+            if error > spread:
+                told.append(
+                    f"warning: {name.upper()} is worse than a constant ({error:.4g} against"
+                    f" {spread:.4g}): train longer, or raise --learning-rate or --return-lambda"
+                )
+        return told
 
     def to_json(self) -> dict[str, Any]:
         """For programs."""
         return {
             "figures": self.figures,
+            "warnings": self.warnings,
             "episodes": self.episodes,
             "held_out": self.held_out,
             "action_tokens": self.action_tokens,
@@ -138,14 +152,7 @@ def _say(
         if output.policy is None
         else legal_only(output.policy, batch.legal)
     )[:, :actions]
-    returns = lambda_returns(
-        rewards=batch.rewards,
-        next_values=torch.zeros_like(batch.rewards),
-        has_next=batch.has_next,
-        mix=torch.ones_like(batch.rewards),
-        discount=discount,
-        return_after=batch.return_after,
-    )
+    returns = returns_to_go(batch, discount)
     is_cut_off = (batch.has_next & ~batch.is_followed).any(dim=1, keepdim=True)
     is_known = batch.is_action & ~is_cut_off
     log_likelihood = of_actions(scores.log_softmax(dim=-1), batch.actions)

@@ -1,5 +1,7 @@
 """The network of a training run, from its tasks' tokens, its settings and its algorithms' heads."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from transformers import PreTrainedModel
@@ -18,7 +20,7 @@ from textrl.model.language_model import (
     own_config,
     revision_of,
 )
-from textrl.model.layout import MemberLayout
+from textrl.model.layout import MemberLayout, ValueUnits
 from textrl.model.lora import lora_settings
 from textrl.model.network import TextRLModel
 from textrl.tasks.members import Members
@@ -27,12 +29,14 @@ OF_THE_WORLD = ("world", "inverse")
 """The heads that no algorithm trains, and that no task is played with."""
 
 
-def new_model(members: Members, run: TrainConfig) -> TextRLModel:
-    """The network with which a training run begins."""
+def new_model(
+    members: Members, run: TrainConfig, units: Mapping[str, ValueUnits] = MappingProxyType({})
+) -> TextRLModel:
+    """The network with which a training run begins; units: of each member's values."""
     if run.backbone in NEW_BACKBONES:
-        return TextRLModel(config_for(members, run))
+        return TextRLModel(config_for(members, run, units=units))
     lm = load_lm(run.backbone, keep_dtype=run.lora_rank > 0)
-    shape = config_for(members, run, lm)
+    shape = config_for(members, run, lm, units)
     if run.lora_rank:
         folder = lm_folder(run.backbone)
         shape.base_digest, shape.base_revision = digest_of(lm), revision_of(folder)
@@ -49,7 +53,10 @@ def algorithms_of(run: TrainConfig) -> list[Algorithm]:
 
 
 def config_for(
-    members: Members, run: TrainConfig, lm: PreTrainedModel | None = None
+    members: Members,
+    run: TrainConfig,
+    lm: PreTrainedModel | None = None,
+    units: Mapping[str, ValueUnits] = MappingProxyType({}),
 ) -> TextRLConfig:
     """The network's shape: the tasks' tokens, the run's size, the algorithms' heads.
 
@@ -59,7 +66,7 @@ def config_for(
     algorithms = algorithms_of(run)
     heads = tuple(dict.fromkeys(head for each in algorithms for head in each.heads))
     with_q = [each.q_heads for each in algorithms if "q" in each.heads]
-    layouts = lay_out(members, run)
+    layouts = lay_out(members, run, units)
     first = layouts[0]
     compares = lm is None or run.bisimulation.is_trained
     shape = {
@@ -95,6 +102,8 @@ def config_for(
         candidates=first.candidates,
         plausible=first.plausible,
         acts_by=first.acts_by,
+        value_center=first.units.center if len(layouts) == 1 else 0.0,
+        value_scale=first.units.scale if len(layouts) == 1 else 1.0,
         members=[each.to_json() for each in layouts] if len(layouts) > 1 else None,
     )
 
@@ -133,7 +142,9 @@ def lm_shape(members: Members, run: TrainConfig, lm: PreTrainedModel) -> dict[st
     }
 
 
-def lay_out(members: Members, run: TrainConfig) -> list[MemberLayout]:
+def lay_out(
+    members: Members, run: TrainConfig, units: Mapping[str, ValueUnits] = MappingProxyType({})
+) -> list[MemberLayout]:
     """Where each task's tokens are in the model, and how its run wants it to be played."""
     layouts: list[MemberLayout] = []
     several = len(members.tasks) > 1
@@ -159,6 +170,7 @@ def lay_out(members: Members, run: TrainConfig) -> list[MemberLayout]:
                 begin=1 + number if several else None,
                 first_observation=seen,
                 first_action=members.language.first_action + said,
+                units=units.get(name, ValueUnits()),
             )
         )
         seen, said = seen + tokens - actions - 2, said + actions
@@ -185,6 +197,8 @@ def model_of_member(model: TextRLModel, number: int) -> TextRLModel:
             "beta": layout.beta,
             "candidates": layout.candidates,
             "plausible": layout.plausible,
+            "value_center": layout.units.center,
+            "value_scale": layout.units.scale,
         }
     )
     device: Any = model.device

@@ -4,7 +4,7 @@ from typing import Any
 
 from transformers import AutoConfig, PreTrainedConfig
 
-from textrl.model.layout import MemberLayout
+from textrl.model.layout import MemberLayout, ValueUnits
 
 
 class TextRLConfig(PreTrainedConfig):
@@ -52,6 +52,9 @@ class TextRLConfig(PreTrainedConfig):
     candidates: int = 1
     plausible: float = 0.0
     acts_by: Any = ()  # which heads decide when it acts; none named: all
+    # What the value heads count in, see ValueUnits.
+    value_center: float = 0.0
+    value_scale: float = 1.0
     # Of a model of several tasks, each one's tokens and what else they differ in.
     members: list[dict[str, Any]] | None = None
 
@@ -85,6 +88,7 @@ class TextRLConfig(PreTrainedConfig):
                 beta=self.beta,
                 candidates=self.candidates,
                 plausible=self.plausible,
+                units=ValueUnits(self.value_center, self.value_scale),
             )
         ]
 

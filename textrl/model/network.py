@@ -179,14 +179,14 @@ class TextRLModel(PreTrainedModel):
         # The same numbers; only the gradient on its way back is scaled.
         phi = phi.detach() + self.config.value_gradient * (phi - phi.detach())
         if "v" in heads:
-            output.v = self.v(phi).squeeze(-1)
+            output.v = layout.units.of(self.v(phi).squeeze(-1))
         if "q" in heads:
             if past_key_values is None:  # to act, the targets are enough
                 fast = [self.of_tokens(head, phi)[..., actions] for head in self.q]
-                output.q = torch.stack(fast)
+                output.q = torch.stack([layout.units.of(each) for each in fast])
             with torch.no_grad():
                 slow = [self.of_tokens(head, phi)[..., actions] for head in self.target_q]
-                output.target_q = torch.stack(slow)
+                output.target_q = torch.stack([layout.units.of(each) for each in slow])
         if pairs is not None:
             ask_world(self, output, (tokens, frames, state_positions), pairs, member)
         return output
