@@ -16,7 +16,9 @@ AGENT = "assistant"
 ROLES = ("system", "user", AGENT, "tool")
 OTHER_NAMES = {"human": "user", "customer": "user", "gpt": AGENT, "bot": AGENT, "model": AGENT}
 """What other formats call our roles."""
-ROW_KEYS = ("messages", "reward", "terminated", "truncated", "weight", "behaviour")
+ROW_KEYS = ("messages", "reward", "terminated", "truncated", "weight", "behaviour", "group")
+GROUP = "group"
+"""The key that names a row's group, unless another one is to."""
 MESSAGE_KEYS = ("role", "content", "reward")
 LONGEST_MESSAGE = 1_000_000  # characters
 NEARLY_THE_SAME = 0.9  # of two keys, by difflib's ratio: 'rewards' and 'reward'
@@ -50,6 +52,14 @@ class Conversation:
     weight: float = 1.0
     behaviour: str = "logged"
     """Who was the assistant."""
+    group: str = ""
+    """Rows of one group are not independent of each other; "" = it is alone."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What was said, whoever said it, by which a conversation is known again: the two sides of
+        one differ in roles and instructions alone."""
+        return tuple(message.content for message in self.messages if message.role != "system")
 
     @property
     def episode_return(self) -> float:
@@ -57,8 +67,11 @@ class Conversation:
         return math.fsum(message.reward for message in self.messages)
 
 
-def parse_line(line: bytes) -> Conversation:
-    """The conversation in a line of JSON; BadRow says what is wrong with it."""
+def parse_line(line: bytes, group_by: str = GROUP) -> Conversation:
+    """The conversation in a line of JSON; BadRow says what is wrong with it.
+
+    group_by: the key that names its group.
+    """
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -77,7 +90,7 @@ def parse_line(line: bytes) -> Conversation:
         # Python's message ends in the place, of which line 1 is no news.
         fault = str(error).replace("line 1 ", "") or type(error).__name__
         raise BadRow("not JSON", f"not JSON: {fault}", remedy) from None
-    return read_conversation(row)
+    return read_conversation(row, group_by)
 
 
 def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -89,7 +102,7 @@ def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def read_conversation(row: object) -> Conversation:
+def read_conversation(row: object, group_by: str = GROUP) -> Conversation:
     """Check one row, as JSON or Arrow gives it; a value of null is as good as none."""
     if not isinstance(row, Mapping):
         raise BadRow(
@@ -131,7 +144,11 @@ def read_conversation(row: object) -> Conversation:
     behaviour = given.get("behaviour", Conversation.behaviour)
     if not isinstance(behaviour, str):
         raise BadRow("wrong type", f"'behaviour' is {_kind(behaviour)}", "give text or nothing")
-    return Conversation(tuple(messages), _is_truncated(given), weight, behaviour)
+    group = given.get(group_by, "")
+    if isinstance(group, bool) or not isinstance(group, str | int):
+        remedy = "give text, a whole number or nothing"
+        raise BadRow("wrong type", f"{group_by!r} is {_kind(group)}", remedy)
+    return Conversation(tuple(messages), _is_truncated(given), weight, behaviour, str(group))
 
 
 def read_message(number: int, message: object) -> Message:

@@ -31,6 +31,7 @@ MEANINGS = {
     "mean_return_to_go": "mean discounted return that followed them",
     "data_return": "mean return of these episodes, as they were logged",
 }
+FEW = 30  # conversations, below which a mean says little
 FULL_EVALUATION = 1_000  # episodes of a complete evaluation, where so many are held out
 
 
@@ -43,13 +44,12 @@ class OfflineJudgement:
     held_out: int
     action_tokens: int
     seconds: float
+    groups: int = 0
+    """Independent of each other, of these episodes; 0 = not counted."""
 
     def describe(self, task: LoggedTask) -> str:
         """For people."""
-        told = [
-            f"{self.episodes:,} of {self.held_out:,} held-out episodes of {task.name},"
-            f" {self.action_tokens:,} action tokens"
-        ]
+        told = [f"{task.judged_by(self.episodes)}, {self.action_tokens:,} action tokens"]
         for name, value in self.figures.items():
             told.append(f"{name:<18}{value:>10.4g}  {MEANINGS[name]}")
         return "\n".join([*told, *self.warnings])
@@ -65,6 +65,8 @@ class OfflineJudgement:
                     f"warning: {name.upper()} is worse than a constant ({error:.4g} against"
                     f" {spread:.4g}): train longer, or raise --learning-rate or --return-lambda"
                 )
+        if 0 < self.groups < FEW:
+            told.append(f"warning: {too_few(self.groups)}")
         return told
 
     def to_json(self) -> dict[str, Any]:
@@ -74,9 +76,15 @@ class OfflineJudgement:
             "warnings": self.warnings,
             "episodes": self.episodes,
             "held_out": self.held_out,
+            "groups": self.groups,
             "action_tokens": self.action_tokens,
             "seconds": self.seconds,
         }
+
+
+def too_few(count: int) -> str:
+    """For people: what so few conversations to be judged by mean."""
+    return f"only {count} independent conversations to judge by: raise --held-out"
 
 
 @torch.inference_mode()
@@ -123,6 +131,7 @@ def judge_offline(
         held_out=task.held_out_count(),
         action_tokens=len(found["log_likelihood"]),
         seconds=time.perf_counter() - began,
+        groups=len(np.unique(task.held_out_groups(episodes or FULL_EVALUATION))),
     )
 
 

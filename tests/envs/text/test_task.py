@@ -175,7 +175,8 @@ def test_every_algorithm_from_training_to_evaluation(
     figures = json.loads((tmp_path / "again.json").read_text())["figures"]
     assert figures == pytest.approx(report["figures"], rel=1e-6)
     on_all = run(evaluate, output, "--data", path, "--against", output)
-    assert on_all.count("20 of 20 held-out episodes") == 2
+    assert on_all.count("20 of 20 conversations") == 2
+    assert on_all.count("of them trained on") == 2  # all but one, and copies of it
 
     model, task = load_agent(str(output))
     assert isinstance(task, TextTask)
