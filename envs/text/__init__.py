@@ -17,6 +17,11 @@ class TextOptions:
         above=0,
         maximum=0.5,
     )
+    group_by: str = option(
+        "",
+        "column that names what rows have in common, such as their dialogue or user: such rows are"
+        " held out together (default: the column 'group', if there is one)",
+    )
     on_bad_rows: Literal["refuse", "skip"] = option(
         "refuse", "what to do where a row of the data cannot be used", free=True
     )

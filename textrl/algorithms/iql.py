@@ -40,7 +40,9 @@ class IQLOptions(ValueOptions):
         "errors of Q and V beyond this count in proportion, not squared; 0 squares all",
         minimum=0,
     )
-    value_start: float = option(0.0, "what Q and V say before they have learned anything")
+    value_start: float = option(
+        -1.5, "time-to-goal: what values say before they have learned anything", maximum=0
+    )
     advantage_steps: int = option(1, "action tokens over which an advantage is measured", minimum=1)
     advantage_scale: float = option(
         1.0, "the policy imitates an action with the weight exp(advantage / this)", above=0

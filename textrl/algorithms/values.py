@@ -10,7 +10,9 @@ class ValueOptions:
     """discount: per action token.
 
     return_lambda mixes what really followed into the targets: 0 looks one action ahead, as the
-    paper does, 1 to the episode's end. value_weight scales the errors of Q and V.
+    paper does, 1 to the episode's end. value_weight scales the errors of Q and V. reward_scale: the
+    loss counts rewards and values in units of this, so that its weights mean the same whatever the
+    rewards are; outside the loss values stay as they are.
     """
 
     discount: float = option(0.99, "discount per action token", minimum=0, maximum=1)
@@ -22,6 +24,12 @@ class ValueOptions:
     )
     value_weight: float = option(
         1.0, "weight of the errors of Q and V beside the policy's loss", minimum=0
+    )
+    reward_scale: float = option(
+        1.0,
+        "what the loss divides rewards and values by; 0 is the standard deviation of the data's"
+        " returns; values are shown in the data's units anyway",
+        minimum=0,
     )
 
 

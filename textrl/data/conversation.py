@@ -23,7 +23,9 @@ FOREIGN_KEYS = {
     "chat_logs": "casino",
 }
 """Keys by which rows of other formats are known, and what `textrl collect --from` calls those."""
-ROW_KEYS = ("messages", "reward", "terminated", "truncated", "weight", "behaviour")
+ROW_KEYS = ("messages", "reward", "terminated", "truncated", "weight", "behaviour", "group")
+GROUP = "group"
+"""The key that names a row's group, unless another one is to."""
 MESSAGE_KEYS = ("role", "content", "reward")
 LONGEST_MESSAGE = 1_000_000  # characters
 NEARLY_THE_SAME = 0.9  # of two keys, by difflib's ratio: 'rewards' and 'reward'
@@ -57,6 +59,14 @@ class Conversation:
     weight: float = 1.0
     behaviour: str = "logged"
     """Who was the assistant."""
+    group: str = ""
+    """Rows of one group are not independent of each other; "" = it is alone."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What was said, whoever said it, by which a conversation is known again: the two sides of
+        one differ in roles and instructions alone."""
+        return tuple(message.content for message in self.messages if message.role != "system")
 
     @property
     def episode_return(self) -> float:
@@ -64,9 +74,12 @@ class Conversation:
         return math.fsum(message.reward for message in self.messages)
 
 
-def parse_line(line: bytes) -> Conversation:
-    """The conversation in a line of JSON; BadRow says what is wrong with it."""
-    return read_conversation(decode_line(line))
+def parse_line(line: bytes, group_by: str = GROUP) -> Conversation:
+    """The conversation in a line of JSON; BadRow says what is wrong with it.
+
+    group_by: the key that names its group.
+    """
+    return read_conversation(decode_line(line), group_by)
 
 
 def decode_line(line: bytes) -> Any:
@@ -105,7 +118,7 @@ def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def read_conversation(row: object) -> Conversation:
+def read_conversation(row: object, group_by: str = GROUP) -> Conversation:
     """Check one row, as JSON or Arrow gives it; a value of null is as good as none."""
     if not isinstance(row, Mapping):
         raise BadRow(
@@ -151,7 +164,11 @@ def read_conversation(row: object) -> Conversation:
     behaviour = given.get("behaviour", Conversation.behaviour)
     if not isinstance(behaviour, str):
         raise BadRow("wrong type", f"'behaviour' is {_kind(behaviour)}", "give text or nothing")
-    return Conversation(tuple(messages), _is_truncated(given), weight, behaviour)
+    group = given.get(group_by, "")
+    if isinstance(group, bool) or not isinstance(group, str | int):
+        remedy = "give text, a whole number or nothing"
+        raise BadRow("wrong type", f"{group_by!r} is {_kind(group)}", remedy)
+    return Conversation(tuple(messages), _is_truncated(given), weight, behaviour, str(group))
 
 
 def read_message(number: int, message: object) -> Message:

@@ -86,12 +86,13 @@ def iql_loss(outputs: TextRLOutput, batch: Batch, options: IQLOptions) -> IQLTer
 
     State k is the history before action k; its successor is the state before the episode's next
     action token. The last one's next value is 0 if terminated, V at the history's end if truncated.
+    Values count in units of reward_scale.
     """
     assert outputs.policy is not None and outputs.q is not None and outputs.v is not None
     assert outputs.target_q is not None and outputs.slow_v is not None
     actions = batch.actions.shape[1]
     counts, total = batch.counts, batch.action_count
-    v = outputs.v[:, :actions]
+    v, scale = outputs.v[:, :actions], options.reward_scale
     with torch.no_grad():
         seen = told(batch, outputs.slow_v, options)
         returns = lambda_returns(
@@ -107,13 +108,14 @@ def iql_loss(outputs: TextRLOutput, batch: Batch, options: IQLOptions) -> IQLTer
         if options.v_learns == "q":
             learned = of_actions(outputs.target_q[:, :, :actions], batch.actions).amin(dim=0)
         advantages, is_whole = n_step_advantages(seen, batch, options.advantage_steps)
-        weights = (advantages / options.advantage_scale).exp().clamp(max=options.weight_cap)
+        weights = (advantages / (scale * options.advantage_scale)).exp()
+        weights = weights.clamp(max=options.weight_cap)
         weights = torch.where(is_whole, weights, 0.0)
-    gap = learned - v
+    gap = (learned - v) / scale
     lean = torch.where(gap > 0, options.expectile, 1 - options.expectile)
     v_loss = masked_mean(lean * huber(gap, options.huber), counts, total)
     q_taken = of_actions(outputs.q[:, :, :actions], batch.actions)
-    q_loss = masked_mean(huber(q_taken - returns, options.huber).sum(0), counts, total)
+    q_loss = masked_mean(huber((q_taken - returns) / scale, options.huber).sum(0), counts, total)
     log_pi = legal_only(outputs.policy, batch.legal)[:, :actions].log_softmax(dim=-1)
     policy = masked_mean(-weights * of_actions(log_pi, batch.actions), counts, total)
     return IQLTerms(

@@ -5,6 +5,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from textrl.data.batches import Batch
+
 
 class Terms(Protocol):
     """What a loss returns: a frozen dataclass of named scalars."""
@@ -41,12 +43,20 @@ def legal_only(values: Tensor, legal: Tensor | None) -> Tensor:
 
 
 def conservative_loss(
-    q: Tensor, legal: Tensor | None, q_taken: Tensor, counts: Tensor, total: float
+    q: Tensor,
+    legal: Tensor | None,
+    q_taken: Tensor,
+    counts: Tensor,
+    total: float,
+    scale: float = 1.0,
 ) -> Tensor:
     """CQL's regularizer, summed over the Q heads: logsumexp over legal tokens - Q of the one taken.
 
     q: (heads, batch, actions, tokens); legal without the heads; q_taken: (heads, batch, actions).
+    scale: what a value of 1 is in here.
     """
+    if scale != 1:
+        q, q_taken = q / scale, q_taken / scale
     # Padding has an arbitrary grammar state; it is masked out of the mean.
     gap = legal_only(q, legal).logsumexp(dim=-1) - q_taken
     return masked_mean(gap.sum(0), counts, total)
@@ -106,3 +116,15 @@ def lambda_returns(
         following = one_step[:, k] + carried[:, k] * following
         returns[:, k] = following
     return returns
+
+
+def returns_to_go(batch: Batch, discount: float) -> Tensor:
+    """The discounted return that followed each action token, as far as it was logged."""
+    return lambda_returns(
+        rewards=batch.rewards,
+        next_values=torch.zeros_like(batch.rewards),
+        has_next=batch.has_next,
+        mix=torch.ones_like(batch.rewards),
+        discount=discount,
+        return_after=batch.return_after,
+    )

@@ -1,5 +1,7 @@
 """The network of a training run, from its tasks' tokens, its settings and its algorithms' heads."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from transformers import PreTrainedModel
@@ -19,7 +21,7 @@ from textrl.model.language_model import (
     own_config,
     revision_of,
 )
-from textrl.model.layout import MemberLayout
+from textrl.model.layout import MemberLayout, ValueUnits
 from textrl.model.lora import lora_settings
 from textrl.model.network import TextRLModel
 from textrl.model.patches import chosen_precision
@@ -30,18 +32,14 @@ OF_THE_WORLD = ("world", "inverse")
 """The heads that no algorithm trains, and that no task is played with."""
 
 
-def new_model(members: Members, run: TrainConfig) -> TextRLModel:
-    """The network with which a training run begins."""
-    model = _new_model(members, run)
-    model.start_values(value_start_of(run))
-    return model
-
-
-def _new_model(members: Members, run: TrainConfig) -> TextRLModel:
+def new_model(
+    members: Members, run: TrainConfig, units: Mapping[str, ValueUnits] = MappingProxyType({})
+) -> TextRLModel:
+    """The network with which a training run begins; units: of each member's values."""
     if run.backbone in NEW_BACKBONES:
-        return TextRLModel(config_for(members, run))
+        return TextRLModel(config_for(members, run, units=units))
     lm = load_lm(run.backbone, keep_dtype=run.lora_rank > 0)
-    shape = config_for(members, run, lm)
+    shape = config_for(members, run, lm, units)
     if run.lora_rank:
         folder = lm_folder(run.backbone)
         shape.base_digest, shape.base_revision = digest_of(lm), revision_of(folder)
@@ -50,12 +48,6 @@ def _new_model(members: Members, run: TrainConfig) -> TextRLModel:
         lora = (run.lora_rank, run.lora_alpha, run.lora_targets)
         shape.lora = lora_settings(lm.base_model, *lora)
     return TextRLModel(shape, lm)
-
-
-def value_start_of(run: TrainConfig) -> float:
-    """What values say at first; of several tasks, the mean of what each asks for."""
-    starts = [getattr(each.algo_options, "value_start", 0.0) for each in run.members.values()]
-    return float(sum(starts) / len(starts))
 
 
 ACT_BY = {"policy": ("policy",), "values": ("q",), "both": ("policy", "q")}
@@ -90,7 +82,10 @@ def algorithms_of(run: TrainConfig) -> list[Algorithm]:
 
 
 def config_for(
-    members: Members, run: TrainConfig, lm: PreTrainedModel | None = None
+    members: Members,
+    run: TrainConfig,
+    lm: PreTrainedModel | None = None,
+    units: Mapping[str, ValueUnits] = MappingProxyType({}),
 ) -> TextRLConfig:
     """The network's shape: the tasks' tokens, the run's size, the algorithms' heads.
 
@@ -100,7 +95,7 @@ def config_for(
     algorithms = algorithms_of(run)
     heads = tuple(dict.fromkeys(head for each in algorithms for head in each.heads))
     with_q = [each.q_heads for each in algorithms if "q" in each.heads]
-    layouts = lay_out(members, run)
+    layouts = lay_out(members, run, units)
     first = layouts[0]
     compares = lm is None or run.bisimulation.is_trained
     shape = {
@@ -138,6 +133,8 @@ def config_for(
         acts_by=first.acts_by,
         temperature=first.temperature,
         hides_actions=first.hides_actions,
+        value_center=first.units.center if len(layouts) == 1 else 0.0,
+        value_scale=first.units.scale if len(layouts) == 1 else 1.0,
         members=[each.to_json() for each in layouts] if len(layouts) > 1 else None,
     )
 
@@ -187,7 +184,9 @@ def lm_shape(members: Members, run: TrainConfig, lm: PreTrainedModel) -> dict[st
     }
 
 
-def lay_out(members: Members, run: TrainConfig) -> list[MemberLayout]:
+def lay_out(
+    members: Members, run: TrainConfig, units: Mapping[str, ValueUnits] = MappingProxyType({})
+) -> list[MemberLayout]:
     """Where each task's tokens are in the model, and how its run wants it to be played."""
     layouts: list[MemberLayout] = []
     several = len(members.tasks) > 1
@@ -216,6 +215,7 @@ def lay_out(members: Members, run: TrainConfig) -> list[MemberLayout]:
                 begin=1 + number if several else None,
                 first_observation=seen,
                 first_action=members.language.first_action + said,
+                units=units.get(name, ValueUnits()),
             )
         )
         seen, said = seen + tokens - actions - 2, said + actions
@@ -246,6 +246,8 @@ def model_of_member(model: TextRLModel, number: int) -> TextRLModel:
             "beta": layout.beta,
             "candidates": layout.candidates,
             "plausible": layout.plausible,
+            "value_center": layout.units.center,
+            "value_scale": layout.units.scale,
         }
     )
     device: Any = model.device

@@ -4,7 +4,7 @@ from typing import Any
 
 from transformers import AutoConfig, PreTrainedConfig
 
-from textrl.model.layout import MemberLayout
+from textrl.model.layout import MemberLayout, ValueUnits
 
 
 class TextRLConfig(PreTrainedConfig):
@@ -56,6 +56,9 @@ class TextRLConfig(PreTrainedConfig):
     plausible: float = 0.0
     acts_by: Any = ()  # which heads decide when it acts; none named: all
     temperature: float = 1.0  # of sampled actions
+    # What the value heads count in, see ValueUnits.
+    value_center: float = 0.0
+    value_scale: float = 1.0
     # Of a model of several tasks, each one's tokens and what else they differ in.
     members: list[dict[str, Any]] | None = None
 
@@ -92,6 +95,7 @@ class TextRLConfig(PreTrainedConfig):
                 plausible=self.plausible,
                 temperature=self.temperature,
                 hides_actions=self.hides_actions,
+                units=ValueUnits(self.value_center, self.value_scale),
             )
         ]
 

@@ -90,12 +90,3 @@ def token_head(config: TextRLConfig, inputs: int = 1) -> nn.Module:
     if config.q_head == "low-rank":
         return low_rank_head(width, tokens, config.q_rank, inputs)
     return (quiet_head if config.lm else two_layer_head)(width, tokens, inputs)
-
-
-def start_at(head: nn.Module, value: float) -> None:
-    """Raise what a new head says by this much."""
-    is_shared = isinstance(head, SharedHead)
-    layers = head.query if isinstance(head, SharedHead) else head
-    assert isinstance(layers, nn.Sequential) and isinstance(layers[-1], nn.Linear)
-    # A shared head is raised by its level, the last of the query's numbers.
-    layers[-1].bias[-1 if is_shared else 0 :].add_(value)

@@ -27,7 +27,6 @@ from textrl.model.heads import (
     ZeroLinear,
     quiet_head,
     representation_of,
-    start_at,
     token_head,
     two_layer_head,
 )
@@ -190,17 +189,17 @@ class TextRLModel(PreTrainedModel):
         # The same numbers; only the gradient on its way back is scaled.
         phi = phi.detach() + self.config.value_gradient * (phi - phi.detach())
         if "v" in heads:
-            output.v = self.v(phi).squeeze(-1)
+            output.v = layout.units.of(self.v(phi).squeeze(-1))
         if "slow_v" in heads and past_key_values is None:  # nobody acts by it
             with torch.no_grad():
-                output.slow_v = self.slow_v(phi).squeeze(-1)
+                output.slow_v = layout.units.of(self.slow_v(phi).squeeze(-1))
         if "q" in heads:
             if past_key_values is None:  # to act, the targets are enough
                 fast = [self.of_tokens(head, phi)[..., actions] for head in self.q]
-                output.q = torch.stack(fast)
+                output.q = torch.stack([layout.units.of(each) for each in fast])
             with torch.no_grad():
                 slow = [self.of_tokens(head, phi)[..., actions] for head in self.target_q]
-                output.target_q = torch.stack(slow)
+                output.target_q = torch.stack([layout.units.of(each) for each in slow])
         if pairs is not None:
             ask_world(self, output, (tokens, frames, state_positions), pairs, member)
         return output
@@ -330,14 +329,6 @@ class TextRLModel(PreTrainedModel):
             parameter.requires_grad_(False)
         if hasattr(self, "output"):
             self.output.requires_grad_("policy" in self.config.heads and not self.config.lora)
-
-    @torch.no_grad()
-    def start_values(self, value: float) -> None:
-        """Have Q and V say about this before they have learned anything."""
-        heads = [*self.q] if "q" in self.config.heads else []
-        for head in [*heads, self.v] if "v" in self.config.heads else heads:
-            start_at(head, value)
-        self.update_targets(rate=1.0)
 
     @torch.no_grad()
     def update_targets(self, rate: float) -> None:

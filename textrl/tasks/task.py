@@ -123,6 +123,14 @@ class LoggedTask(AnyTask):
         """How many there are."""
         raise NotImplementedError
 
+    def held_out_groups(self, episodes: int) -> NDArray[np.int64]:
+        """Of the same episodes: equal where two are not independent of each other."""
+        return np.arange(len(self.held_out(episodes)[1]))
+
+    def judged_by(self, episodes: int) -> str:
+        """For people: which episodes those are, and whether training has seen them."""
+        return f"{episodes:,} of {self.held_out_count():,} held-out episodes of {self.name}"
+
 
 class Task(AnyTask):
     """A game with its token language, its data and its yardsticks; what has a value is optional."""

@@ -31,6 +31,7 @@ from textrl.tasks.members import Members
 from textrl.tasks.task import Share
 from textrl.training.learner import make_loss, parameters_to_train
 from textrl.training.loop import Hooks, train_loop
+from textrl.training.units import value_units
 
 
 def train(run: TrainConfig) -> Path:
@@ -52,8 +53,9 @@ def train(run: TrainConfig) -> Path:
         if accelerator.is_main_process and (told := task.before_training()):
             print(told)
 
+    units = value_units(members, run, output)
     set_seed(run.seed)
-    model = new_model(members, run)
+    model = new_model(members, run, units)
     agree_on_precision(model, output)
     if accelerator.is_main_process:
         output.mkdir(parents=True, exist_ok=True)
@@ -67,7 +69,7 @@ def train(run: TrainConfig) -> Path:
         publish=partial(publish_on_the_way, output, model, members, run),
     )
     try:
-        state = train_loop(run, accelerator, model, make_loss(run), batches, hooks, output)
+        state = train_loop(run, accelerator, model, make_loss(run, units), batches, hooks, output)
     except KeyboardInterrupt:
         if accelerator.is_main_process and (output / WEIGHTS_FILE).is_file():
             print(f"\nsaved in {output}: the same command with --resume goes on", file=sys.stderr)
