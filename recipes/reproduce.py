@@ -6,6 +6,7 @@ from textrl.config.parser import make_parser
 from textrl.config.presets import COMBINED
 from textrl.errors import UserError, run_recipe
 from textrl.recipes.reproducing.experiments import EXPERIMENTS, THEORY
+from textrl.recipes.reproducing.studies import STUDIES
 
 EXAMPLE = "textrl reproduce --only gridworld --seeds 5"
 
@@ -17,7 +18,15 @@ def main() -> None:
         "--scale", default="quick", choices=("quick", "paper"), help="which presets to train"
     )
     parser.add_argument(
-        "--only", choices=(*EXPERIMENTS, COMBINED, THEORY), help="one experiment (default: all)"
+        "--only",
+        choices=(*EXPERIMENTS, COMBINED, *STUDIES, THEORY),
+        help="one experiment (default: all)",
+    )
+    parser.add_argument(
+        "--methods",
+        default="",
+        metavar="A,B",
+        help=f"{' and '.join(STUDIES)}: only these methods (default: all)",
     )
     parser.add_argument(
         "--seeds",
@@ -40,6 +49,10 @@ def main() -> None:
             raise UserError(f"--{name} must be at least 1, not {getattr(options, name)}")
     if options.only == COMBINED and options.scale == "paper":
         raise UserError(f"--only {options.only} --scale paper: the paper has no agent of all tasks")
+    if options.only in STUDIES and options.scale == "paper":
+        raise UserError(f"--only {options.only} --scale paper: studies have the quick scale only")
+    if options.methods and options.only not in STUDIES:
+        raise UserError(f"--methods is for --only {' or '.join(STUDIES)}: leave it out")
     from textrl.recipes.reproducing.reproduce import reproduce
 
     reproduce(options)

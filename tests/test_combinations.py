@@ -39,6 +39,7 @@ from textrl.envs.twenty.task import TwentyTask
 from textrl.envs.wordle.task import WordleTask
 from textrl.errors import UserError
 from textrl.evaluation.judge import How, Watch, judge_run
+from textrl.hindsight.survey import surveys_of
 from textrl.model.build import new_model
 from textrl.model.network import TextRLModel
 from textrl.sharing.checkpoint import load_checkpoint, save_checkpoint
@@ -195,6 +196,21 @@ def of_bisimulation(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+def of_representation(draw: st.DrawFn, is_trained: bool) -> dict[str, Any]:
+    """is_trained: by the bisimulation loss, which cannot train an encoder that hindsight makes."""
+    if not draw(st.booleans()):
+        return {}
+    return {
+        "represent": "hindsight",
+        "represent_steps": 0 if is_trained else draw(st.integers(0, 1)),
+        "represent_finetune": draw(st.integers(0, 1)),
+        "represent_query": draw(st.sampled_from(["auto", "action"])),
+        "represent_draw": draw(st.sampled_from(["informative", "uniform"])),
+        "represent_weight": draw(st.sampled_from([5.0, 0.0])),
+        "represent_next": draw(st.sampled_from([1.0, 0.0])),
+    }
+
+
 @st.composite
 def combinations(draw: st.DrawFn, task: str) -> Combination:
     """Settings that are all right together."""
@@ -221,6 +237,9 @@ def combinations(draw: st.DrawFn, task: str) -> Combination:
         "log_every": 1,
         "evaluate_every": 1,
     }
+    if task != "text":
+        is_trained = shared["bisim"] > 0 or shared["bisim_inverse"] > 0
+        shared |= of_representation(draw, is_trained)
     if len(names) == 1:
         return Combination(task, {**own[task], **shared})
     shared["mix"] = draw(st.sampled_from(["", "wordle=2", "wordle=0.5,gridworld=1"]))
@@ -382,7 +401,8 @@ def train(
         export=lambda model, folder: save_checkpoint(folder, model, members, run),
         publish=publish,
     )
-    train_loop(run, accelerator, model, make_loss(run), batches, hooks, output)
+    surveys = surveys_of(members, run) if run.representation.asks else []
+    train_loop(run, accelerator, model, make_loss(run), batches, hooks, output, surveys)
     return model
 
 
@@ -464,7 +484,7 @@ REFUSED_BY_CONFIG: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "does not divide into attention_heads": ({"attention_heads": 3}, TASKS),
     "is for several tasks": ({"mix": "wordle=2"}, TASKS[:5]),
     "several tasks have tokens of their own": (
-        {"backbone": LMS[0], "q_head": "auto", "optimizer": "adamw"},
+        {"backbone": LMS[0], "q_head": "auto", "optimizer": "adamw", "represent": ""},
         TASKS[5:],
     ),
     "unknown task 'twenty'": ({"mix": "twenty=2"}, TASKS[5:]),
@@ -482,7 +502,7 @@ REFUSED_BY_TASK: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "has no data of its own": ({"data": ""}, ("text",)),
     "is longer than .* can read": ({"context": LONGEST["text"] + 1}, ("text",)),
     "which .* does not speak": (
-        {"backbone": LMS[0], "q_head": "auto", "optimizer": "adamw"},
+        {"backbone": LMS[0], "q_head": "auto", "optimizer": "adamw", "represent": ""},
         TASKS[:4],
     ),
     "fewer than one batch": ({"batch_size": 32, "accumulation": 1, "window": 0}, GAMES),

@@ -10,7 +10,8 @@ from textrl.config.registry import TASKS, known
 
 ROOT = Path(__file__).parents[1]
 ROOMS = (
-    *("config", "algorithms", "data", "tasks", "losses", "bisimulation", "model", "acting"),
+    *("config", "algorithms", "data", "tasks", "losses", "bisimulation"),
+    *("hindsight", "model", "acting"),
     *("evaluation", "sharing", "training", "theory"),
 )
 """In the order of the walk: a file imports from its own room and from those before it."""

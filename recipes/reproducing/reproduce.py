@@ -15,7 +15,7 @@ from typing import Any
 import transformers
 
 from textrl.config.presets import COMBINED
-from textrl.errors import UserError
+from textrl.errors import UserError, unknown
 from textrl.evaluation.report import over_seeds, table, write_json
 from textrl.recipes.reproducing.all_tasks import compare_together, plan_together, together_rows
 from textrl.recipes.reproducing.experiments import (
@@ -37,6 +37,9 @@ from textrl.recipes.reproducing.runs import (
     train_all,
     write_runs,
 )
+from textrl.recipes.reproducing.studies import STUDIES, Study, plan_study
+from textrl.recipes.reproducing.study_results import compare_study, draw_study, study_rows
+from textrl.recipes.reproducing.study_runs import result_of, train_runs
 from textrl.recipes.reproducing.summary import table_rows, write_summary
 from textrl.sharing.publish import saved_report
 
@@ -46,7 +49,8 @@ SCORES = ("mean", "stderr")
 def reproduce(options: argparse.Namespace) -> None:
     """Do what the command line of recipes/reproduce.py asks for."""
     transformers.utils.logging.disable_progress_bar()
-    names = [*EXPERIMENTS, *[COMBINED] * (options.scale == "quick"), THEORY]
+    is_quick = options.scale == "quick"
+    names = [*EXPERIMENTS, *[COMBINED] * is_quick, *(STUDIES if is_quick else ()), THEORY]
     output = Path(options.output)
     output.mkdir(parents=True, exist_ok=True)
     folder = Path(options.runs) / options.scale
@@ -54,6 +58,9 @@ def reproduce(options: argparse.Namespace) -> None:
         if name == THEORY:
             if not options.finished:
                 reproduce_theory(folder, output, options.plan)
+            continue
+        if name in STUDIES:
+            reproduce_study(STUDIES[name], options, folder, output)
             continue
         experiment = EXPERIMENTS.get(name)
         if experiment is None:
@@ -87,6 +94,32 @@ def reproduce(options: argparse.Namespace) -> None:
             print(f"-> {figure}")
     if not options.plan:
         print(f"-> {write_summary(output)}")
+
+
+def reproduce_study(study: Study, options: argparse.Namespace, runs: Path, output: Path) -> None:
+    """Train what is missing of a study; its results are written anew after every run."""
+    methods = [name for name in options.methods.split(",") if name]
+    known = {name for table in study.tables for name in table.methods}
+    for name in methods:
+        if name not in known:
+            raise unknown("method", name, known)
+    every = plan_study(study, options.seeds or study.seeds, runs, ())
+    chosen = plan_study(study, options.seeds or study.seeds, runs, methods)
+    left = [run for run in chosen if result_of(run) is None]
+    print(f"{study.name}: {len(chosen) - len(left)} of {len(chosen)} runs are done")
+    if options.plan:
+        print("\n".join(f"  {run.folder}" for run in left))
+        return
+    if not options.finished:
+        for _ in train_runs(left, options.jobs):
+            write_json(output / f"{study.name}.json", compare_study(study, every))
+    if all(result_of(run) is None for run in every):
+        return
+    results = compare_study(study, every)
+    write_json(output / f"{study.name}.json", results)
+    rows = study_rows(study, results)
+    print(table(rows[0], rows[1:]))
+    print(f"-> {draw_study(study, results, output)}")
 
 
 def comparable(runs: Sequence[Run], left: Sequence[Run], name: str) -> list[Run]:

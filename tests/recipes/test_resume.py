@@ -56,6 +56,7 @@ def test_the_same_command_gives_the_same_weights_with_two_threads(
         "--optimizer adamw",
         "--optimizer muon",
         "--optimizer muon --bisim 0.05 --bisim-inverse 0.1 --bisim-fit 1 --bisim-stride 3",
+        "--represent hindsight --represent-steps 30 --represent-finetune 10",
     ],
 )
 def test_killed_and_resumed_equals_uninterrupted(
@@ -134,7 +135,11 @@ def test_ctrl_c_saves_before_it_leaves(small_data: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("extra", "in_parts"),
-    [("", "4"), ("--bisim 0.05 --bisim-fit 1", "2")],  # which compares the same pairs of histories
+    [
+        ("", "4"),
+        ("--bisim 0.05 --bisim-fit 1", "2"),  # which compares the same pairs of histories
+        ("--represent hindsight --represent-steps 8 --represent-finetune 6", "4"),
+    ],
 )
 def test_two_processes_and_accumulation_follow_one(
     small_data: Path, tmp_path: Path, extra: str, in_parts: str

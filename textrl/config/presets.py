@@ -22,6 +22,7 @@ from textrl.config.train import (
     NEW_BACKBONES,
     BisimulationConfig,
     MemberConfig,
+    RepresentationConfig,
     TrainConfig,
 )
 from textrl.errors import UserError, unknown
@@ -30,7 +31,11 @@ PRESETS = Path(__file__).parents[1] / "recipes" / "configs"
 """The presets that ship with the toolkit, a folder for each task."""
 COMBINED = "combined"
 """The folder of presets for runs over several tasks."""
-SHARED: dict[str, Option] = {**options_of(TrainConfig), **options_of(BisimulationConfig)}
+GROUPS = {"representation": RepresentationConfig, "bisimulation": BisimulationConfig}
+"""The parts of a TrainConfig that are groups of options themselves."""
+SHARED: dict[str, Option] = options_of(TrainConfig) | {
+    name: each for group in GROUPS.values() for name, each in options_of(group).items()
+}
 """The options that all tasks of a run have in common."""
 ON_COMMAND_LINE = ("task", "preset")
 
@@ -90,8 +95,8 @@ def build(settings: Settings) -> TrainConfig:
     config = make_group(
         TrainConfig,
         settings.shared,
-        bisimulation=make_group(BisimulationConfig, settings.shared),
         members=members,
+        **{name: make_group(group, settings.shared) for name, group in GROUPS.items()},
     )
     check_backbone(config.backbone)
     return config
@@ -107,7 +112,10 @@ def settings_of(config: TrainConfig) -> Settings:
         }
         for name, member in config.members.items()
     }
-    return Settings({**values_of(config), **values_of(config.bisimulation)}, own)
+    shared = values_of(config)
+    for group in GROUPS:
+        shared |= values_of(getattr(config, group))
+    return Settings(shared, own)
 
 
 def flat_settings(config: TrainConfig) -> dict[str, Any]:

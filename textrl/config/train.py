@@ -8,6 +8,7 @@ algorithm, which those declare.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -21,8 +22,8 @@ NEW_BACKBONES = ("gpt2", "rnn")
 
 RUN, DATA, MODEL, LEARNING = "what to run", "data", "model", "algorithm"
 OPTIMIZATION, OUTPUT = "optimization", "evaluation and output"
-BISIMULATION = "bisimulation"
-SECTIONS = (RUN, DATA, MODEL, LEARNING, BISIMULATION, OPTIMIZATION, OUTPUT)
+BISIMULATION, REPRESENTATION = "bisimulation", "representation"
+SECTIONS = (RUN, DATA, MODEL, LEARNING, REPRESENTATION, BISIMULATION, OPTIMIZATION, OUTPUT)
 """Of --help, in this order."""
 
 
@@ -203,6 +204,120 @@ class BisimulationConfig:
         return self.stride if self.is_trained else self.every
 
 
+HINDSIGHT = "hindsight"
+"""What --represent and --metric call queries about later steps."""
+
+
+class Stage(StrEnum):
+    """What trains the encoder at a step of a run."""
+
+    ALGORITHM = "algorithm"
+    BESIDE = "beside"
+    """The algorithm's loss and hindsight together."""
+    ALONE = "alone"
+    """Hindsight; the algorithm's heads learn from what the encoder gives them."""
+    FROZEN = "frozen"
+    """Nothing; the heads learn."""
+
+
+@dataclass(frozen=True)
+class RepresentationConfig:
+    """What the heads read, and what the encoder learns it from."""
+
+    hidden: int = option(
+        0,
+        "size of a hidden layer before the representation; 0 is a linear map",
+        name="representation_hidden",
+        section=MODEL,
+        minimum=0,
+    )
+    bound: float = option(
+        0.0,
+        "largest norm of the representation; 0 is none",
+        name="representation_bound",
+        section=MODEL,
+        minimum=0,
+    )
+    source: str = option(
+        "",
+        "what makes the encoder, in place of the algorithm's loss: hindsight (queries about later "
+        "steps, answered from each history), or a checkpoint, whose encoder is taken as it is: its "
+        "folder or its USER/NAME on the Hub",
+        name="represent",
+        section=REPRESENTATION,
+    )
+    steps: int = option(
+        400,
+        "hindsight: so many first steps of the run train the encoder by it alone; 0 trains it "
+        "beside the algorithm's loss throughout",
+        name="represent_steps",
+        section=REPRESENTATION,
+        minimum=0,
+    )
+    finetune: int = option(
+        0,
+        "so many last steps of the run train the encoder by the algorithm's loss; until then it "
+        "stays as --represent made it",
+        name="represent_finetune",
+        section=REPRESENTATION,
+        minimum=0,
+    )
+    query: Literal["auto", "observation", "action"] = option(
+        "auto",
+        "hindsight: what is asked: the reward where an observation is made later, or the reward and"
+        " the observation after a later action; auto asks about observations where the data's "
+        "rewards differ at the same one",
+        name="represent_query",
+        section=REPRESENTATION,
+    )
+    draw: Literal["informative", "uniform"] = option(
+        "informative",
+        "hindsight: which later step is asked about: by how much the data's rewards differ at its "
+        "observation, or any",
+        name="represent_draw",
+        section=REPRESENTATION,
+    )
+    weight: float = option(
+        5.0,
+        "hindsight: weight of the queries",
+        name="represent_weight",
+        section=REPRESENTATION,
+        minimum=0,
+    )
+    next: float = option(
+        1.0,
+        "hindsight: weight of predicting the reward and observation that come next",
+        name="represent_next",
+        section=REPRESENTATION,
+        minimum=0,
+    )
+
+    @property
+    def asks(self) -> bool:
+        """Whether hindsight trains the encoder at some step."""
+        return self.source == HINDSIGHT
+
+    @property
+    def checkpoint(self) -> str:
+        """Whose encoder to begin with; "" = nobody's."""
+        return "" if self.asks else self.source
+
+    @property
+    def first_steps(self) -> int:
+        """Those that train the encoder by hindsight alone."""
+        return self.steps if self.asks else 0
+
+    def stage(self, step: int, max_steps: int) -> Stage:
+        """What trains the encoder at this step, counted from 0."""
+        if self.asks and self.steps == 0:
+            return Stage.BESIDE
+        if step < self.first_steps:
+            return Stage.ALONE
+        if self.source and step < max_steps - self.finetune:
+            return Stage.FROZEN
+        return Stage.ALGORITHM
+
+
 @dataclass(frozen=True)
 class TrainConfig:
     """What all members of a run share. In YAML learning_rate, as a flag --learning-rate."""
@@ -236,15 +351,6 @@ class TrainConfig:
         4, "attention heads; must divide the width", section=MODEL, minimum=1
     )
     cell: Literal["tanh", "gru", "lstm"] = option("gru", "rnn: what it is made of", section=MODEL)
-    representation_hidden: int = option(
-        0,
-        "size of a hidden layer before the representation; 0 is a linear map",
-        section=MODEL,
-        minimum=0,
-    )
-    representation_bound: float = option(
-        0.0, "largest norm of the representation; 0 is none", section=MODEL, minimum=0
-    )
     q_head: Literal["auto", "mlp", "low-rank", "shared"] = option(
         "auto",
         "Q of each token: mlp, the same through a low rank, or shared with a language model's "
@@ -283,6 +389,7 @@ class TrainConfig:
         minimum=0,
         maximum=1,
     )
+    representation: RepresentationConfig = RepresentationConfig()
     bisimulation: BisimulationConfig = BisimulationConfig()
 
     optimizer: Literal["adamw", "muon"] = option(
@@ -360,7 +467,26 @@ class TrainConfig:
     def __post_init__(self) -> None:
         object.__setattr__(self, "members", MappingProxyType(dict(self.members)))
         is_new = self.backbone in NEW_BACKBONES
+        encoder = self.representation
         for is_wrong, why in (
+            (
+                encoder.source and not is_new,
+                f"--represent {encoder.source} is for new backbones: with --backbone"
+                f" {self.backbone}, which is trained already, leave it out",
+            ),
+            (
+                encoder.asks and encoder.first_steps >= self.max_steps,
+                f"--represent-steps {encoder.steps} leaves none of --max-steps {self.max_steps} to"
+                " the algorithm: lower it, or raise --max-steps",
+            ),
+            (
+                encoder.source
+                and self.bisimulation.is_trained
+                and encoder.stage(0, self.max_steps) in (Stage.ALONE, Stage.FROZEN),
+                "the bisimulation loss cannot train an encoder that --represent makes: leave one of"
+                " them out, or train by both throughout with --represent hindsight"
+                " --represent-steps 0",
+            ),
             (
                 self.optimizer == "muon" and self.backbone == "rnn",
                 "muon is made for gpt2's matrices: with --backbone rnn use adamw",

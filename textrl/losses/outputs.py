@@ -29,6 +29,11 @@ class TextRLOutput(ModelOutput):
     imagined_dynamics: Tensor | None = None
     inverse: Tensor | None = None  # logits of the action between a history and the next, (n, ...)
 
+    # Only where queries are given, (batch, actions, ...), see textrl.hindsight.
+    answers: Tensor | None = None  # logits of the reward's class, then of the observation's
+    next_reward: Tensor | None = None
+    next_dynamics: Tensor | None = None
+
 
 def action_scores(
     output: TextRLOutput, legal: Tensor | None, beta: float, acts_by: tuple[str, ...] = ()

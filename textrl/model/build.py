@@ -1,5 +1,6 @@
 """The network of a training run, from its tasks' tokens, its settings and its algorithms' heads."""
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -28,7 +29,7 @@ from textrl.model.patches import chosen_precision
 from textrl.tasks.members import Members
 from textrl.tasks.task import AnyTask
 
-OF_THE_WORLD = ("world", "inverse")
+OF_THE_WORLD = ("world", "inverse", "hindsight")
 """The heads that no algorithm trains, and that no task is played with."""
 
 
@@ -116,12 +117,13 @@ def config_for(
         window=first.window,
         frame_shape=members.frame_shape,
         **frame_shape_of(members, run),
-        representation_hidden=run.representation_hidden,
-        representation_bound=run.representation_bound,
+        representation_hidden=run.representation.hidden,
+        representation_bound=run.representation.bound,
         heads=(
             *heads,
             *(["world"] if compares else []),
             *(["inverse"] if run.bisimulation.inverse else []),
+            *(["hindsight"] if run.representation.asks else []),
         ),
         q_heads=max(with_q, default=2),
         q_rank=run.q_rank,
@@ -258,7 +260,8 @@ def model_of_member(model: TextRLModel, number: int) -> TextRLModel:
     }
     taken: TextRLModel = TextRLModel(alone).to(device)
     for name, weight in taken.state_dict().items():
-        whole = weights[name.replace("world.0.", f"world.{number}.", 1)]
+        of_member = re.sub(r"^(world|hindsight)\.0\.", rf"\g<1>.{number}.", name)
+        whole = weights[of_member]
         # Embeddings have a row for each token, the heads' last layers one for each action.
         found[name] = whole if whole.shape == weight.shape else whole[rows[len(whole)]]
     taken.load_state_dict(found)

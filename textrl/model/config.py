@@ -40,7 +40,8 @@ class TextRLConfig(PreTrainedConfig):
     steps: int = 0  # how long it has been trained
     # Which of policy, q (and its targets), v, slow_v (a slow copy of that), world and inverse the
     # network has. world: the model of the environment and the slow copy of the encoder that the
-    # bisimulation loss needs; inverse: guesses the action between two histories.
+    # bisimulation loss needs; inverse: guesses the action between two histories; hindsight: answers
+    # queries about later steps.
     heads: Any = ("policy", "q", "v", "world")
     q_heads: int = 2
     # mlp, low-rank (through q_rank numbers) or shared (a language model's output embeddings, of

@@ -16,9 +16,12 @@ from transformers.utils import SAFE_WEIGHTS_NAME
 from textrl.bisimulation.ask import ask_world
 from textrl.bisimulation.dynamics import WorldModel
 from textrl.bisimulation.pairs import Pairs
+from textrl.config.train import Stage
 from textrl.data.download import fetch
 from textrl.data.frames import Frames
 from textrl.errors import UserError
+from textrl.hindsight.head import HindsightHead
+from textrl.hindsight.queries import Queries
 from textrl.losses.outputs import TextRLOutput
 from textrl.model.backbones import BACKBONES, Shape, at_places, initialize_cells
 from textrl.model.config import TextRLConfig
@@ -32,6 +35,7 @@ from textrl.model.heads import (
 )
 from textrl.model.hiding import without_actions
 from textrl.model.language_model import base_lm
+from textrl.model.layout import MemberLayout
 from textrl.model.lora import adapter_pairs, add_adapters, is_adapter, merge_adapter, slow_adapter
 from textrl.model.patches import PatchEncoder, Patches
 
@@ -92,6 +96,11 @@ class TextRLModel(PreTrainedModel):
                 self.target_frames = copy.deepcopy(self.frames)
         if "inverse" in config.heads:
             self.inverse = token_head(config, inputs=2)
+        if "hindsight" in config.heads:
+            self.hindsight = nn.ModuleList(
+                HindsightHead(width, each.actions, each.observation_classes)
+                for each in config.layouts
+            )
         self.post_init()  # type: ignore[no-untyped-call]
         if config.lora:  # adapters are not to be initialized as the language model's own layers are
             add_adapters(self.backbone, config.lora, slow="world" in config.heads)
@@ -162,6 +171,8 @@ class TextRLModel(PreTrainedModel):
         attention_mask: Tensor | None = None,
         position_ids: Tensor | None = None,
         member: int = 0,
+        queries: Queries | None = None,
+        stage: Stage = Stage.ALGORITHM,
     ) -> TextRLOutput:
         """Read tokens (batch, time) and evaluate the heads at state_positions (batch, states) only.
 
@@ -170,9 +181,12 @@ class TextRLModel(PreTrainedModel):
         frames: what the frame tokens show, as pixels or as self.frames has encoded them.
         attention_mask, position_ids: for padding on the left, which only a language model takes.
         member: which of its tasks: tokens, actions and pairs are in that one's own numbers.
+        queries: about later steps, which are answered as well; need the positions too.
+        stage: whether gradients of the heads reach the encoder (ALGORITHM, BESIDE), only those of
+        the queries (ALONE) or none (FROZEN).
         """
         layout = self.config.layouts[member]
-        heads, actions, ids = layout.heads, layout.action_numbers, layout.ids(tokens.device)
+        ids = layout.ids(tokens.device)
         if layout.hides_actions:
             first_action = layout.tokens - layout.actions
             tokens, frames, state_positions = without_actions(
@@ -181,28 +195,59 @@ class TextRLModel(PreTrainedModel):
         if ids is not None:
             tokens = ids[tokens]
         padding = {"attention_mask": attention_mask, "position_ids": position_ids}
-        phi, cache = self.encode(tokens, frames, state_positions, past_key_values, padding)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and stage is not Stage.FROZEN):
+            phi, cache = self.encode(tokens, frames, state_positions, past_key_values, padding)
         output = TextRLOutput(representation=phi, past_key_values=cache)
+        if stage is Stage.ALONE:
+            phi = phi.detach()
+        # To act, the slow copies are enough.
+        self._add_heads(output, phi, layout, is_acting=past_key_values is not None)
+        history = (tokens, frames, state_positions)
+        if pairs is not None:
+            ask_world(self, output, history, pairs, member)
+        if queries is not None:
+            self._answer(output, history, queries, member)
+        return output
+
+    def _add_heads(
+        self, output: TextRLOutput, phi: Tensor, layout: MemberLayout, is_acting: bool
+    ) -> None:
+        """Add what the policy, Q and V say of the representation."""
+        heads, actions, units = layout.heads, layout.action_numbers, layout.units
         if "policy" in heads:
             policy = self._logits(phi) if self.config.lm else self.policy(phi)
             output.policy = policy[..., actions]
         # The same numbers; only the gradient on its way back is scaled.
         phi = phi.detach() + self.config.value_gradient * (phi - phi.detach())
         if "v" in heads:
-            output.v = layout.units.of(self.v(phi).squeeze(-1))
-        if "slow_v" in heads and past_key_values is None:  # nobody acts by it
+            output.v = units.of(self.v(phi).squeeze(-1))
+        if "slow_v" in heads and not is_acting:
             with torch.no_grad():
-                output.slow_v = layout.units.of(self.slow_v(phi).squeeze(-1))
+                output.slow_v = units.of(self.slow_v(phi).squeeze(-1))
         if "q" in heads:
-            if past_key_values is None:  # to act, the targets are enough
+            if not is_acting:
                 fast = [self.of_tokens(head, phi)[..., actions] for head in self.q]
-                output.q = torch.stack([layout.units.of(each) for each in fast])
+                output.q = torch.stack([units.of(each) for each in fast])
             with torch.no_grad():
                 slow = [self.of_tokens(head, phi)[..., actions] for head in self.target_q]
-                output.target_q = torch.stack([layout.units.of(each) for each in slow])
-        if pairs is not None:
-            ask_world(self, output, (tokens, frames, state_positions), pairs, member)
-        return output
+                output.target_q = torch.stack([units.of(each) for each in slow])
+
+    def _answer(
+        self,
+        output: TextRLOutput,
+        history: tuple[Tensor, Any, Tensor | None],
+        queries: Queries,
+        member: int,
+    ) -> None:
+        """Add what the histories say to the queries, and of what comes next."""
+        assert output.representation is not None
+        phi = output.representation[:, : queries.step.shape[1]]
+        said = self.hindsight[member](phi, queries)
+        output.answers, output.next_reward, output.next_dynamics = said
+        has_classes = self.config.layouts[member].observation_classes > 0
+        if not has_classes and output.target_representation is None:
+            with torch.no_grad():
+                output.target_representation, _ = self.encode(*history, slow=True)
 
     @property
     def output_embeddings(self) -> Tensor:

@@ -196,6 +196,10 @@ def _algorithm(run: TrainConfig) -> str:
         told = next(iter(titles.values()))
     if run.bisimulation.weight:
         told += f" with a bisimulation loss (weight {run.bisimulation.weight:g})"
+    if run.representation.asks:
+        told += " on an encoder trained by hindsight queries"
+    elif run.representation.checkpoint:
+        told += f" on the encoder of {run.representation.checkpoint}"
     return told
 
 

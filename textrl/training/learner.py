@@ -14,8 +14,11 @@ from torch import Tensor, nn
 from textrl.bisimulation.loss import BisimulationTerms, bisimulation_loss, weights_of
 from textrl.bisimulation.pairs import Pairs, draw_pairs
 from textrl.config.registry import ALGORITHMS, find
-from textrl.config.train import MemberConfig, TrainConfig
+from textrl.config.train import MemberConfig, Stage, TrainConfig
 from textrl.data.batches import Batch
+from textrl.hindsight.loss import HindsightTerms, hindsight_loss
+from textrl.hindsight.queries import Queries, draw_queries
+from textrl.hindsight.survey import Survey
 from textrl.losses.ops import Terms
 from textrl.losses.outputs import TextRLOutput
 from textrl.model.layout import ValueUnits
@@ -63,9 +66,16 @@ class Learner:
     """A model with its optimizers, spread over processes as accelerate was told."""
 
     def __init__(
-        self, run: TrainConfig, accelerator: Accelerator, model: TextRLModel, loss: Loss
+        self,
+        run: TrainConfig,
+        accelerator: Accelerator,
+        model: TextRLModel,
+        loss: Loss,
+        surveys: Sequence[Survey] = (),
     ) -> None:
+        """surveys: of each member's data, where the run asks queries."""
         self._run, self._accelerator, self._model, self._loss = run, accelerator, model, loss
+        self._surveys = surveys
         self._weights = weights_of(run.bisimulation)
         self._compares = "world" in model.config.heads
         self._optimizers = make_optimizers(model, run)
@@ -81,9 +91,11 @@ class Learner:
         load_memory(folder, self._optimizers)
         # The world model learns beside the agent: its gradient must not eat into the agent's share.
         self._world = list(self._model.world.parameters()) if self._compares else []
-        of_world = {id(p) for p in self._world}
+        # Nor must that of the head which answers queries.
+        self._answering = list(self._model.hindsight.parameters()) if self._surveys else []
+        apart = {id(p) for p in (*self._world, *self._answering)}
         trained = [p for p in self._model.parameters() if p.requires_grad]
-        self._agent = [p for p in trained if id(p) not in of_world]
+        self._agent = [p for p in trained if id(p) not in apart]
         return state
 
     def step(self, step: int, parts: Sequence[Batch], log: MetricsLog) -> float:
@@ -94,24 +106,29 @@ class Learner:
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = rate * optimizer.defaults["lr"]
+        stage = run.representation.stage(step, run.max_steps)
         has_pairs = self._compares and step % run.bisimulation.compares_every == 0
+        has_queries = stage in (Stage.ALONE, Stage.BESIDE)
         for number, batch in enumerate(parts, start=1):
             is_last = number == len(parts)
             pairs = self._draw(batch, step) if has_pairs else None
+            queries = self._ask(batch, step) if has_queries else None
             batch = batch.to(accelerator.device)
             with contextlib.nullcontext() if is_last else accelerator.no_sync(self._wrapped):
-                total, terms, compared = self._loss_of(batch, pairs)
+                total, *terms = self._loss_of(batch, pairs, queries, stage)
                 # Every part is divided by the whole step's count already. Processes average their
                 # gradients, and the sum is what is wanted.
                 accelerator.backward(total * batch.share * accelerator.num_processes)
             layouts = self._model.config.layouts
             prefix = f"{layouts[batch.member].name}/" if len(layouts) > 1 else ""
-            log.add(step, terms, batch.tokens.numel(), prefix)
-            if compared is not None:
-                log.add(step, compared, prefix=prefix)
+            for part, tokens in zip(terms, (batch.tokens.numel(), 0, 0), strict=True):
+                if part is not None:
+                    log.add(step, part, tokens, prefix)
         norm = accelerator.clip_grad_norm_(self._agent, run.clip_norm)
         if has_pairs:
             accelerator.clip_grad_norm_(self._world, run.clip_norm)
+        if has_queries:
+            accelerator.clip_grad_norm_(self._answering, run.clip_norm)
         for stepper in self._steppers:
             stepper.step()
             stepper.zero_grad()
@@ -123,25 +140,38 @@ class Learner:
         from_data = self._run.bisimulation.actions == "data"
         return draw_pairs(batch, seed, from_data).to(self._accelerator.device)
 
+    def _ask(self, batch: Batch, step: int) -> Queries:
+        longest = max(member.context for member in self._run.members.values())
+        seed = (self._run.seed, step, batch.member)
+        queries = draw_queries(batch, self._surveys[batch.member], seed, longest)
+        return queries.to(self._accelerator.device)
+
     def _loss_of(
-        self, batch: Batch, pairs: Pairs | None
-    ) -> tuple[Tensor, Terms, BisimulationTerms | None]:
-        """What to minimize, the algorithm's terms, and the bisimulation loss's if it is asked."""
+        self, batch: Batch, pairs: Pairs | None, queries: Queries | None, stage: Stage
+    ) -> tuple[Tensor, Terms, BisimulationTerms | None, HindsightTerms | None]:
+        """What to minimize, the algorithm's terms, and those of what else is asked."""
         outputs = self._wrapped(
             batch.tokens,
             batch.state_positions,
             pairs=pairs,
             frames=batch.frames,
             member=batch.member,
+            queries=queries,
+            stage=stage,
         )
         # Whatever precision the model computes in, sums over thousands of tokens need single.
         outputs = convert_to_fp32(outputs)
         terms = self._loss(outputs, batch)
-        if pairs is None:
-            return terms.total, terms, None
-        classes = self._model.config.layouts[batch.member].observation_classes
-        added, compared = bisimulation_loss(outputs, batch, pairs, classes, self._weights)
-        return terms.total + added, terms, compared
+        total, compared, answered = terms.total, None, None
+        if pairs is not None:
+            classes = self._model.config.layouts[batch.member].observation_classes
+            added, compared = bisimulation_loss(outputs, batch, pairs, classes, self._weights)
+            total = total + added
+        if queries is not None:
+            survey, options = self._surveys[batch.member], self._run.representation
+            added, answered = hindsight_loss(outputs, batch, queries, survey, options)
+            total = total + added
+        return total, terms, compared, answered
 
     def memory(self, keep: bool) -> Tensors:
         """What the optimizers remember; every process has to call this, keep is for who saves."""

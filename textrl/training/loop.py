@@ -3,7 +3,7 @@
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from textrl.config.train import TrainConfig
 from textrl.data.batches import Batches
 from textrl.data.prefetch import Prefetch
 from textrl.data.progress import progress_bar
+from textrl.hindsight.survey import Survey
 from textrl.model.network import TextRLModel
 from textrl.training.interruption import Interruption
 from textrl.training.learner import Learner, Loss
@@ -21,7 +22,10 @@ from textrl.training.metrics import METRICS_FILE, MetricsLog
 from textrl.training.state import TrainingState, save_state
 
 # What the progress bar has room for; the metrics file has everything.
-SHOWN = ("total", "policy", "q", "v", "conservative", "mean_q", "bisimulation", "tokens_per_second")
+SHOWN = (
+    *("total", "policy", "q", "v", "conservative", "mean_q", "bisimulation", "query_reward"),
+    "tokens_per_second",
+)
 COLLAPSED = 0.01
 """A spread of the representations below this share of their norm: they have become one point."""
 
@@ -48,12 +52,14 @@ def train_loop(
     batches: Batches,
     hooks: Hooks,
     output: Path,
+    surveys: Sequence[Survey] = (),
 ) -> TrainingState:
     """Train the model and leave it in `output`; goes on from output/state if there is one.
 
+    surveys: of each task's data, where the run asks queries about them.
     A first Ctrl-C saves and then raises KeyboardInterrupt; a second one does not wait for that.
     """
-    learner = Learner(run, accelerator, model, loss)
+    learner = Learner(run, accelerator, model, loss, surveys)
     state = learner.restore(output / "state") or TrainingState(0, -math.inf, 0.0, 0)
     log = MetricsLog(output / METRICS_FILE, accelerator, resumed=state)
     ahead = Prefetch(batches, run.max_steps, batches.ahead)

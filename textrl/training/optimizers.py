@@ -33,9 +33,16 @@ def make_optimizers(model: nn.Module, run: TrainConfig) -> list[torch.optim.Opti
 
 
 def schedule(step: int, run: TrainConfig) -> float:
-    """Share of the peak learning rate: linear warm-up, then constant or half a cosine down."""
+    """Share of the peak learning rate: linear warm-up, then constant or half a cosine down.
+
+    Where the encoder is made first, once for that and once for the rest of the run.
+    """
+    first = run.representation.first_steps
+    steps = first
+    if step >= first:
+        step, steps = step - first, run.max_steps - first
     warm_up = min(1.0, (step + 1) / max(1, run.warmup_steps))
     if run.schedule == "constant":
         return warm_up
-    cosine = 0.5 * (1 + math.cos(math.pi * step / run.max_steps))
+    cosine = 0.5 * (1 + math.cos(math.pi * step / steps))
     return warm_up * (run.final_learning_rate + (1 - run.final_learning_rate) * cosine)

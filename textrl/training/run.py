@@ -17,6 +17,7 @@ from textrl.config.presets import flat_settings, output_folder, save_config
 from textrl.config.train import CONFIG_FILE, NEW_BACKBONES, TrainConfig
 from textrl.errors import UserError
 from textrl.evaluation.judge import Watch
+from textrl.hindsight.survey import surveys_of
 from textrl.model.build import new_model
 from textrl.model.config import TextRLConfig
 from textrl.model.network import TextRLModel
@@ -32,6 +33,9 @@ from textrl.tasks.task import Share
 from textrl.training.learner import make_loss, parameters_to_train
 from textrl.training.loop import Hooks, train_loop
 from textrl.training.units import value_units
+
+ENCODER = ("backbone.", "frames.", "representation.")
+"""The weights between the history and what the heads read."""
 
 
 def train(run: TrainConfig) -> Path:
@@ -57,6 +61,9 @@ def train(run: TrainConfig) -> Path:
     set_seed(run.seed)
     model = new_model(members, run, units)
     agree_on_precision(model, output)
+    if run.representation.checkpoint:
+        take_encoder(model, run.representation.checkpoint)
+    surveys = surveys_of(members, run) if run.representation.asks else []
     if accelerator.is_main_process:
         output.mkdir(parents=True, exist_ok=True)
         save_config(run, output / CONFIG_FILE)
@@ -69,7 +76,8 @@ def train(run: TrainConfig) -> Path:
         publish=partial(publish_on_the_way, output, model, members, run),
     )
     try:
-        state = train_loop(run, accelerator, model, make_loss(run, units), batches, hooks, output)
+        loss = make_loss(run, units)
+        state = train_loop(run, accelerator, model, loss, batches, hooks, output, surveys)
     except KeyboardInterrupt:
         if accelerator.is_main_process and (output / WEIGHTS_FILE).is_file():
             print(f"\nsaved in {output}: the same command with --resume goes on", file=sys.stderr)
@@ -86,12 +94,27 @@ def train(run: TrainConfig) -> Path:
     return output
 
 
+def take_encoder(model: TextRLModel, name: str) -> None:
+    """Begin with the encoder of a checkpoint: what reads the history, up to the representation."""
+    weights, found = model.state_dict(), load_model(name).state_dict()
+    parts = [each for each in weights if each.startswith(ENCODER)]
+    for part in parts:
+        if part not in found or found[part].shape != weights[part].shape:
+            raise UserError(
+                f"--represent {name}: its encoder is of another shape or another task's, see {part}"
+            )
+    model.load_state_dict({**weights, **{part: found[part] for part in parts}})
+    model.update_targets(rate=1.0)
+
+
 def start(run: TrainConfig, output: Path) -> Accelerator:
     """What accelerate drives: this process and its peers, if it was started with some."""
     # Most steps leave the bisimulation loss's models out where they compare no histories, if there
     # are such models; and of several tasks, each leaves out what is the others'.
     has_world = run.backbone in NEW_BACKBONES or run.bisimulation.is_trained
     leaves_out = len(run.members) > 1 or (has_world and run.bisimulation.compares_every > 1)
+    # While the encoder is frozen, and what answers queries afterwards.
+    leaves_out = leaves_out or bool(run.representation.source)
     accelerator = Accelerator(
         cpu=not torch.accelerator.is_available(),
         kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=leaves_out)],

@@ -1,0 +1,166 @@
+"""Studies: what a representation is worth along an axis, how much data there is or how long a cue
+must be carried. Which runs there are, in order of importance.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from textrl.recipes.reproducing.experiments import RNN
+
+FIRST_SEED = 100
+"""Studies have seeds of their own: those from 0 on were seen while methods were made."""
+SUMMARY_STEPS = 400
+GPT2 = "--backbone gpt2"
+GIVEN = ("exact-metric", "exact-one-step", "classifier", "state-classifier", "optimal-value")
+"""Methods whose encoder is told the hidden states: controls, not competitors."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Some methods with some settings, over some sizes."""
+
+    name: str
+    """What results call it: methods, or methods with how they differ from the first table."""
+    title: str
+    methods: dict[str, str]
+    """Name -> flags of textrl train. Of given summaries, those of training the heads."""
+    backbones: dict[str, str]
+    sizes: tuple[int, ...]
+    flags: str = ""
+
+
+@dataclass(frozen=True)
+class Study:
+    """Returns along an axis."""
+
+    name: str
+    task: str
+    title: str
+    axis: str
+    tables: tuple[Table, ...]
+    flags: str
+    """Of all runs."""
+    episodes: int = 0
+    """How many there are in the data; 0: the axis says so."""
+    size_flag: str = ""
+    """The option of the task that the axis sets, where it is not the number of episodes."""
+    differences: tuple[tuple[str, str], ...] = field(
+        default=(("hindsight", "cql"), ("cql+bisim", "cql"), ("exact-metric", "cql"))
+    )
+    seeds: int = 5
+    page: str = "docs/bisimulation.md"
+
+
+@dataclass(frozen=True)
+class StudyRun:
+    """One training run of a study."""
+
+    table: str
+    backbone: str
+    method: str
+    size: int
+    seed: int
+    episodes: int
+    folder: Path
+    flags: tuple[str, ...]
+
+    @property
+    def summary(self) -> str:
+        """The summary that its encoder is given, if it is."""
+        return self.method if self.method in GIVEN else ""
+
+
+# Evaluations on the way show whether a method has settled; measuring the bisimulation loss where it
+# is not minimized would only cost time.
+COMMON = "--evaluate-episodes 300 --save-every 100000 --bisim-every 100000 --no-final-evaluation"
+HEADS = "--max-steps 800 --evaluate-every 200"
+WHOLE = "--max-steps 1200 --evaluate-every 300"
+MAIN = {
+    "cql": WHOLE,
+    "hindsight": f"--represent hindsight {WHOLE}",
+    "exact-metric": HEADS,
+    # The paper's loss learns slowly: it gets longer.
+    "cql+bisim": "--bisim 0.05 --max-steps 1800 --evaluate-every 450",
+    "classifier": HEADS,
+    "exact-one-step": HEADS,
+}
+FIRST = ("cql", "hindsight", "exact-metric")
+
+
+def some_of(methods: dict[str, str], chosen: Collection[str]) -> dict[str, str]:
+    """Some of the methods, in their order."""
+    return {name: flags for name, flags in methods.items() if name in chosen}
+
+
+CORE = some_of(MAIN, (*FIRST, "cql+bisim"))
+PARTS = {
+    "hindsight-joint": f"--represent hindsight --represent-steps 0 {WHOLE}",
+    "hindsight-late": f"--represent hindsight --represent-finetune 400 {WHOLE}",
+    "queries-alone": f"--represent hindsight --represent-next 0 {WHOLE}",
+    "next-alone": f"--represent hindsight --represent-weight 0 {WHOLE}",
+    "any-query": f"--represent hindsight --represent-draw uniform {WHOLE}",
+    "ilql": f"--algo ilql {WHOLE}",
+    "ilql+hindsight": f"--algo ilql --represent hindsight {WHOLE}",
+}
+SIZES = (100, 250, 500, 1000, 2500, 5000)
+ONE_STEP = "--return-lambda 0"
+STUDIES = {
+    "samples": Study(
+        name="samples",
+        task="gridworld",
+        title="Return against the number of episodes",
+        axis="episodes",
+        flags=COMMON,
+        tables=(
+            Table("methods", "", some_of(MAIN, FIRST), {"gpt2": GPT2}, SIZES),
+            Table("methods", "", some_of(MAIN, {*MAIN} - {*FIRST}), {"gpt2": GPT2}, SIZES),
+            Table("parts", "what each part is worth", PARTS, {"gpt2": GPT2}, (250,)),
+            Table(
+                "controls",
+                "other summaries",
+                {"state-classifier": HEADS, "optimal-value": HEADS},
+                {"gpt2": GPT2},
+                (100, 250, 500),
+            ),
+            Table("methods", "", CORE, {"rnn": RNN}, SIZES),
+            Table(
+                "methods_one_step_targets",
+                "targets that look one step ahead",
+                CORE,
+                {"gpt2": GPT2, "rnn": RNN},
+                SIZES,
+                ONE_STEP,
+            ),
+        ),
+    ),
+}
+
+
+def plan_study(study: Study, seeds: int, folder: Path, methods: Sequence[str]) -> list[StudyRun]:
+    """Every run: table by table, and of each the first seed of all first; methods: none = all."""
+    return [
+        StudyRun(
+            table=table.name,
+            backbone=backbone,
+            method=method,
+            size=size,
+            seed=seed,
+            episodes=study.episodes or size,
+            folder=folder / study.name / table.name / backbone / f"{method}-{size}-seed{seed}",
+            flags=(
+                *("--task", study.task, "--preset", "quick", "--seed", str(seed)),
+                *study.flags.split(),
+                *((study.size_flag, str(size)) if study.size_flag else ()),
+                *table.flags.split(),
+                *of_backbone.split(),
+                *of_method.split(),
+            ),
+        )
+        for table in study.tables
+        for seed in range(FIRST_SEED, FIRST_SEED + seeds)
+        for backbone, of_backbone in table.backbones.items()
+        for size in table.sizes
+        for method, of_method in table.methods.items()
+        if not methods or method in methods
+    ]

@@ -1,0 +1,203 @@
+"""What came out of a study: means over seeds with intervals, its table and its figure."""
+
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from textrl.config.command_line import parse_config
+from textrl.envs.gridworld.task import GridworldTask
+from textrl.evaluation.report import over_seeds
+from textrl.recipes.reproducing.figures import save
+from textrl.recipes.reproducing.runs import machine
+from textrl.recipes.reproducing.studies import GIVEN, Study, StudyRun
+from textrl.recipes.reproducing.study_runs import result_of
+from textrl.recipes.reproducing.tabular import tabular_return
+from textrl.tasks.members import Members
+
+Results = Mapping[StudyRun, Mapping[str, Any]]
+LAST_QUARTER = 0.75
+COLOURS = {
+    "cql": "black",
+    "cql+bisim": "tab:orange",
+    "hindsight": "tab:blue",
+    "hindsight-pairs": "tab:cyan",
+    "exact-metric": "tab:green",
+    "exact-one-step": "tab:red",
+    "classifier": "tab:purple",
+}
+
+
+def compare_study(study: Study, runs: Sequence[StudyRun]) -> dict[str, Any]:
+    """Of the runs that are done: each cell over its seeds, and differences seed by seed."""
+    found: Results = {run: result for run in runs if (result := result_of(run)) is not None}
+    first = next(iter(found))
+    (_, task), optimum = Members.of_run(parse_config(first.flags, "", "")).one(), None
+    references = task.references(first.seed)
+    if not study.size_flag:  # else each size is a game of its own
+        optimum = references["optimal"].mean
+    return {
+        "task": study.task,
+        "axis": study.axis,
+        "optimum": optimum,
+        "runs": {"done": len(found), "planned": len(runs)},
+        **{table.name: cells_of(found, table.name) for table in study.tables},
+        "differences": {
+            f"{ours} - {theirs}": differences(found, "methods", ours, theirs)
+            for ours, theirs in study.differences
+        },
+        "references": reference_cells(study, found),
+        "settled": settled(found),
+        "seconds_per_run": {
+            f"{backbone} {method}": round(statistics.median(seconds), 1)
+            for (backbone, method), seconds in grouped(
+                found, lambda run: (run.backbone, run.method), "seconds"
+            ).items()
+        },
+        "machine": machine(),
+        "made": time.strftime("%Y-%m-%d"),
+    }
+
+
+def grouped(found: Results, key: Any, figure: str) -> dict[Any, list[float]]:
+    """A figure of all runs, by what the key says of them."""
+    groups: dict[Any, list[float]] = {}
+    for run, result in found.items():
+        groups.setdefault(key(run), []).append(result[figure])
+    return groups
+
+
+def cells_of(found: Results, table: str) -> dict[str, dict[str, dict[str, Any]]]:
+    """Method -> backbone -> size -> its mean over seeds."""
+    cells: dict[str, dict[str, dict[str, Any]]] = {}
+    for run in found:
+        if run.table == table:
+            same = {
+                each.seed: result["mean"]
+                for each, result in found.items()
+                if (each.table, each.backbone, each.method, each.size)
+                == (table, run.backbone, run.method, run.size)
+            }
+            cell = {**over_seeds(list(same.values())), "by_seed": same}
+            cells.setdefault(run.method, {}).setdefault(run.backbone, {})[str(run.size)] = cell
+    return cells
+
+
+def differences(
+    found: Results, table: str, ours: str, theirs: str
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """Backbone -> size -> how much better a method is, over the seeds that both have."""
+    cells = cells_of(found, table)
+    result: dict[str, dict[str, dict[str, Any]]] = {}
+    for backbone, sizes in cells.get(ours, {}).items():
+        for size, cell in sizes.items():
+            other = cells.get(theirs, {}).get(backbone, {}).get(size, {"by_seed": {}})["by_seed"]
+            gaps = [x - other[seed] for seed, x in cell["by_seed"].items() if seed in other]
+            if gaps:
+                result.setdefault(backbone, {})[size] = over_seeds(gaps)
+    return result
+
+
+def settled(found: Results) -> dict[str, dict[str, float]]:
+    """By method: how much the return still changed over the last quarter of training, on average,
+    and how much of that is no more than chance; 300 episodes each.
+    """
+    changes: dict[str, list[float]] = {}
+    for run, result in found.items():
+        steps = sorted(map(int, result["curve"]))
+        before = max(step for step in steps if step <= LAST_QUARTER * steps[-1])
+        change = result["curve"][str(steps[-1])] - result["curve"][str(before)]
+        changes.setdefault(f"{run.table} {run.backbone} {run.method}", []).append(change)
+    return {name: over_seeds(values) for name, values in changes.items()}
+
+
+def reference_cells(study: Study, found: Results) -> dict[str, dict[str, Any]]:
+    """Player -> size -> score: tabular value iteration on the same data, and who is exact."""
+    cells: dict[str, dict[str, Any]] = {}
+    for size in sorted({run.size for run in found}):
+        run = next(run for run in found if run.size == size)
+        _, task = Members.of_run(parse_config(run.flags, "", "")).one()
+        if study.size_flag:
+            for name, each in task.references(run.seed).items():
+                cells.setdefault(name, {})[str(size)] = {"mean": each.mean}
+        if isinstance(task, GridworldTask):
+            seeds = sorted({run.seed for run in found})
+            scores = [tabular_return(task.rules, size, seed) for seed in seeds]
+            cells.setdefault("tabular", {})[str(size)] = over_seeds(scores)
+    return cells
+
+
+def study_rows(study: Study, results: Mapping[str, Any]) -> list[list[str]]:
+    """Header and rows: mean (seeds) of each cell, a line for each method and backbone."""
+    sizes = sorted({size for table in study.tables for size in table.sizes})
+    rows = [["method", "backbone", *map(str, sizes)]]
+    for table in dict.fromkeys(table.name for table in study.tables):
+        for method, backbones in results[table].items():
+            for backbone, cells in backbones.items():
+                name = method if table == "methods" else f"{method} ({table.replace('_', ' ')})"
+                rows.append([name, backbone, *[shown(cells.get(str(size))) for size in sizes]])
+    for name, cells in results["references"].items():
+        rows.append([name, "", *[shown(cells.get(str(size))) for size in sizes]])
+    return rows
+
+
+def shown(cell: Mapping[str, Any] | None) -> str:
+    """A mean with half of its interval, and over how many seeds."""
+    if cell is None:
+        return ""
+    if cell.get("seeds", 1) == 1:
+        return f"{cell['mean']:.2f}" + (" (1)" if "seeds" in cell else "")
+    return f"{cell['mean']:.2f} ± {cell['high'] - cell['mean']:.2f} ({cell['seeds']})"
+
+
+def draw_study(study: Study, results: Mapping[str, Any], output: Path) -> Path:
+    """Return along the axis with bands; what is told the hidden states is dashed."""
+    from matplotlib.figure import Figure  # an extra: only who draws needs it
+
+    found = results["methods"]
+    backbones = list(dict.fromkeys(name for of in found.values() for name in of))
+    figure = Figure(figsize=(5.2 * len(backbones) + 1.8, 4.2), layout="constrained")
+    panels = np.atleast_1d(figure.subplots(1, len(backbones), sharey=True))
+    for axes, backbone in zip(panels, backbones, strict=True):
+        for method, of in found.items():
+            if backbone in of:
+                draw_line(axes, method, of[backbone])
+        draw_references(axes, results)
+        fewest = min(c["seeds"] for of in found.values() for c in of.get(backbone, {}).values())
+        axes.set(xscale="log", xlabel=study.axis, title=f"{backbone}, {fewest} seeds or more")
+        sizes = sorted({int(size) for of in found.values() for size in of.get(backbone, {})})
+        axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+        axes.minorticks_off()
+    panels[0].set_ylabel("greedy return")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=9)
+    return save(figure, output / f"{study.name}.png")
+
+
+def draw_line(axes: Any, method: str, cells: Mapping[str, Mapping[str, Any]]) -> None:
+    """One method's means, and the band of their intervals where there are some."""
+    sizes = sorted(cells, key=int)
+    x, colour = [int(size) for size in sizes], COLOURS.get(method)
+    is_given = method in GIVEN
+    label = f"{method} (given)" if is_given else method
+    means = [cells[size]["mean"] for size in sizes]
+    axes.plot(x, means, "--" if is_given else "-", color=colour, marker="o", ms=3.5, label=label)
+    if not is_given and all(cells[size]["seeds"] > 1 for size in sizes):
+        band = [[np.clip(cells[size][end], 0, 1) for size in sizes] for end in ("low", "high")]
+        axes.fill_between(x, *band, color=colour, alpha=0.15, linewidth=0)
+
+
+def draw_references(axes: Any, results: Mapping[str, Any]) -> None:
+    """The optimum and tabular value iteration, as thin lines."""
+    if results["optimum"] is not None:
+        axes.axhline(results["optimum"], color="0.5", lw=0.8, ls=":", label="optimum")
+    for name, style in (("tabular", "-."), ("optimal", ":"), ("memoryless", "--")):
+        cells = results["references"].get(name, {})
+        if cells:
+            sizes = sorted(cells, key=int)
+            means = [cells[size]["mean"] for size in sizes]
+            x = [int(size) for size in sizes]
+            axes.plot(x, means, style, color="0.5", lw=0.9, label=f"{name}, exact")

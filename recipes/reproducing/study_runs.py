@@ -1,0 +1,140 @@
+"""The runs of a study: many in one process, and one file left of each."""
+
+import contextlib
+import json
+import multiprocessing
+import shlex
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from textrl.acting.decoding import Decoding
+from textrl.config.command_line import parse_config
+from textrl.config.train import TrainConfig
+from textrl.data.collect import collect
+from textrl.data.episode import Episode
+from textrl.data.progress import progress_bar
+from textrl.envs.gridworld.behaviour import CHUNK_EPISODES, chunk_sizes, walk_chunk
+from textrl.envs.gridworld.task import GridworldTask
+from textrl.errors import UserError
+from textrl.evaluation.play import evaluate
+from textrl.evaluation.report import write_json
+from textrl.recipes.reproducing.given import give_summary
+from textrl.recipes.reproducing.studies import SUMMARY_STEPS, StudyRun
+from textrl.sharing.checkpoint import load_agent
+from textrl.tasks.members import Members
+from textrl.training.metrics import METRICS_FILE
+from textrl.training.run import train
+
+EPISODES = 1000
+"""Of greedy play at a run's end."""
+
+
+def result_of(run: StudyRun) -> dict[str, Any] | None:
+    """What a finished run has left; refuses that of other settings."""
+    file = result_file(run)
+    if not file.is_file():
+        return None
+    found: dict[str, Any] = json.loads(file.read_text())
+    if found["flags"] != shlex.join(run.flags):
+        raise UserError(f"{file} is of other settings: remove it, or choose another --runs")
+    return found
+
+
+def result_file(run: StudyRun) -> Path:
+    """Beside its folder, which is there only while it trains."""
+    return run.folder.with_name(f"{run.folder.name}.json")
+
+
+def train_runs(runs: Sequence[StudyRun], jobs: int) -> Iterator[StudyRun]:
+    """Train the runs, several at once, in this order; gives each when it is done."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, context) as pool:
+        try:
+            done = zip(runs, pool.map(train_one, runs), strict=True)
+            for run, _ in progress_bar(iterable=done, total=len(runs), unit="run"):
+                yield run
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def train_one(run: StudyRun) -> None:
+    """Train, judge, write down. What an interrupted run has saved is gone on with."""
+    run.folder.mkdir(parents=True, exist_ok=True)
+    log = run.folder.with_name(f"{run.folder.name}.log")
+    began = time.perf_counter()
+    to_stdout, to_stderr = contextlib.redirect_stdout, contextlib.redirect_stderr
+    with log.open("w") as file, to_stdout(file), to_stderr(file):
+        try:
+            found = judge_trained(run)
+        except UserError as error:
+            raise UserError(f"{run.folder} failed, see {log}: {error}") from None
+    seconds = round(time.perf_counter() - began, 1)
+    write_json(result_file(run), {"flags": shlex.join(run.flags), "seconds": seconds, **found})
+    shutil.rmtree(run.folder)
+    log.unlink()
+
+
+def judge_trained(run: StudyRun) -> dict[str, Any]:
+    """Train a run; gives its greedy return, and that on the way."""
+    data = data_of(run)
+    flags = [*run.flags, "--data", str(data), "--threads", "1"]
+    if run.summary:
+        summary = run.folder / "summary"
+        if not summary.is_dir():
+            # Its own schedule: --max-steps comes last.
+            config = parse_config([*flags, "--max-steps", str(SUMMARY_STEPS)], "", "")
+            give_summary(run.summary, config, SUMMARY_STEPS, summary)
+        flags += ["--represent", str(summary)]
+    output = run.folder / "run"
+    began = time.perf_counter()
+    train(parse_config([*flags, "--output", str(output), "--resume"], "", ""))
+    trained = time.perf_counter() - began
+    lines = [json.loads(line) for line in (output / METRICS_FILE).read_text().splitlines()]
+    model, task = load_agent(str(output))
+    result = evaluate(task, model, Decoding.of(model, sample=False), EPISODES, run.seed)
+    return {
+        "mean": result.estimate.mean,
+        "stderr": result.estimate.stderr,
+        "episodes": EPISODES,
+        "curve": {str(line["step"]): line["greedy"] for line in lines if "greedy" in line},
+        "seconds_of_training": round(trained, 1),
+        **result.metrics,
+    }
+
+
+def data_of(run: StudyRun) -> Path:
+    """The data of a run, made first if need be: every seed has its own, nested in their number."""
+    config = parse_config(run.flags, "", "")
+    folder = run.folder.parents[2] / "data" / f"{run.episodes}-{run.size}-seed{run.seed}"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder.with_name(f"{folder.name}.lock")):
+        if not folder.exists():
+            make_data(config, run.episodes, run.seed, folder)
+    return folder
+
+
+def make_data(config: TrainConfig, episodes: int, seed: int, folder: Path) -> None:
+    """As the task collects them but for where it cuts: fewer episodes are the first of more."""
+    _, task = Members.of_run(config).one()
+    if not isinstance(task, GridworldTask):
+        task.collect(episodes, seed, folder, workers=1)
+        return
+    sizes = chunk_sizes(episodes)
+    make = partial(first_walks, task, sizes, seed)
+    origin = {"episodes": episodes, "seed": seed, "nested": True}
+    collect(make, len(sizes), folder, task, origin, workers=1)
+
+
+def first_walks(task: GridworldTask, sizes: list[int], seed: int, chunk: int) -> Iterator[Episode]:
+    """The first episodes of a whole chunk."""
+    walks = walk_chunk(task.rules, chunk, CHUNK_EPISODES, seed)
+    return islice(task.episodes(walks), sizes[chunk])
