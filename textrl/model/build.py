@@ -66,8 +66,16 @@ def acts_by_of(member: MemberConfig) -> tuple[str, ...]:
     return ACT_BY[member.act_by]
 
 
-def check_hiding(name: str, task: AnyTask, member: MemberConfig) -> None:
-    """Refuse to hide actions that a model has to see: those that it is still spelling."""
+def check_fit(name: str, task: AnyTask, member: MemberConfig) -> None:
+    """Refuse what a task is not made for.
+
+    Values of the time to a goal need one; and a model has to see the actions that it is spelling.
+    """
+    if getattr(member.algo_options, "value", "") == "time-to-goal" and not task.ends_at_goal:
+        raise UserError(
+            f"--value time-to-goal is for tasks that end at their goal alone, and {name} does not:"
+            " use --value return"
+        )
     if not member.hide_actions:
         return
     grammar = task.language.grammar
@@ -195,7 +203,7 @@ def lay_out(
     seen, said = 1 + len(members.tasks), 0
     for number, (name, task) in enumerate(members.tasks.items()):
         config, actions = run.members[name], len(task.language.actions)
-        check_hiding(name, task, config)
+        check_fit(name, task, config)
         algorithm: Algorithm = find(ALGORITHMS, config.algo)
         tokens = len(task.language.tokens)
         layouts.append(

@@ -65,6 +65,8 @@ class AnyTask:
     language: TokenLanguage
     observation_classes: int
     """Classes of the `observation` column; 0 = none."""
+    ends_at_goal: ClassVar[bool] = False
+    """Whether an episode that no time limit ends has reached its goal, nothing else."""
     frame_shape: tuple[int, ...] | None = None
     """Of the frames, (height, width), where the environment's observations are frames."""
 
