@@ -140,7 +140,7 @@ def test_config_cannot_be_changed() -> None:
         (["--keep-top", "0.5"], "--keep-top is for filtered-bc, not for wordle with ilql: leave"),
         (
             ["--algo", "bc", "--expectile=0.9"],
-            "--expectile is for ilql and iql, not for wordle with bc",
+            "--expectile is for ilql and iql, not for wordle",
         ),
         (["--layout", "x"], "--layout is for gridworld, not for wordle with ilql: leave it out"),
         (["--no-whole-actions", "--algo", "cql"], "--no-whole-actions is for ilql, not for"),

@@ -145,7 +145,7 @@ def test_bad_rows_are_refused_or_skipped(talks: MakeTalks, write_lines: Write, g
 def test_values_need_rewards(write_lines: Write, gpt2: Path) -> None:
     said = [{"role": "user", "content": "so?"}, {"role": "assistant", "content": "yes"}]
     path = write_lines([{"messages": said}] * 6)
-    for algo in ("filtered-bc", "cql", "ilql"):
+    for algo in ("filtered-bc", "cql", "ilql", "iql"):
         config = config_of(path, gpt2, algo=algo)
         with pytest.raises(UserError, match=f"which {algo} learns from"):
             batches_of(config)
@@ -154,7 +154,11 @@ def test_values_need_rewards(write_lines: Write, gpt2: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "how", ["bc", "filtered-bc --keep-top 0.5 --bisim 0.1", "cql --bisim 0.1", "ilql --bisim 0.1"]
+    "how",
+    [
+        *("bc", "filtered-bc --keep-top 0.5 --bisim 0.1", "cql --bisim 0.1", "ilql --bisim 0.1"),
+        "iql --bisim 0.1",
+    ],
 )
 def test_every_algorithm_from_training_to_evaluation(
     run: Run, talks: MakeTalks, write_lines: Write, llama: Path, tmp_path: Path, how: str
@@ -166,7 +170,7 @@ def test_every_algorithm_from_training_to_evaluation(
     assert "1 held out" in told
     report = saved_report(output)
     assert report is not None
-    heads = {"bc": set(), "filtered-bc": set(), "cql": {"q"}, "ilql": {"q", "v"}}[how.split()[0]]
+    heads = {"bc": set(), "filtered-bc": set(), "cql": {"q"}}.get(how.split()[0], {"q", "v"})
     assert {name[0] for name in report["figures"] if name.endswith("_error")} == heads
     assert report["episodes"] == 1
 
