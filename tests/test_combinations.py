@@ -415,7 +415,7 @@ def train(
         export=lambda model, folder: save_checkpoint(folder, model, members, run),
         publish=publish,
     )
-    surveys = surveys_of(members, run) if run.representation.asks else []
+    surveys = surveys_of(members, run) if run.asks else []
     train_loop(run, accelerator, model, make_loss(run), batches, hooks, output, surveys)
     return model
 

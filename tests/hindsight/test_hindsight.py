@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from textrl.bisimulation.loss import bisimulation_targets
 from textrl.config.presets import configure
 from textrl.config.train import RepresentationConfig, Stage
 from textrl.data.batches import Batch
@@ -19,7 +20,7 @@ from textrl.data.language import BEGIN_ID, Language
 from textrl.errors import UserError
 from textrl.hindsight.head import HindsightHead
 from textrl.hindsight.loss import hindsight_loss
-from textrl.hindsight.queries import Queries, draw_queries
+from textrl.hindsight.queries import CommonQueries, Queries, draw_queries
 from textrl.hindsight.survey import (
     REWARD_CLASSES,
     Survey,
@@ -267,6 +268,29 @@ def test_rewards_are_told_apart_by_value_or_by_quantile() -> None:
     assert impurity(table).tolist() == [0.5, 0.0, 0.0]
 
 
+def test_the_metric_compares_what_tests_are_expected_to_pay(
+    make_rows: Any, language: Language
+) -> None:
+    """Class 1 pays in 1 of 4, class 2 in 2 of 4: their queries are as 6 to 8 (4 p (1 - p) each)."""
+    outcomes = [(1, 2.0), *[(1, 0.0)] * 3, *[(2, 2.0)] * 2, *[(2, 0.0)] * 2, (0, 0.0)]
+    found = surveyed(make_rows, language, outcomes)
+    assert found.tests.tolist() == [2, 1] and found.values.tolist() == [0.0, 2.0]
+    assert found.shares.tolist() == pytest.approx([8 / 14, 6 / 14])
+    torch.manual_seed(0)
+    head = HindsightHead(WIDTH, actions=4, classes=CLASSES)
+    z, tests = torch.randn(3, WIDTH), CommonQueries.of(found, torch.device("cpu"))
+    expected = torch.empty(3, 2)
+    for i in range(3):
+        for j, (seen, share) in enumerate(((2, 8 / 14), (1, 6 / 14))):
+            said = head.answer(z[i], head.of_observation.weight[seen])[:2].softmax(dim=-1)
+            expected[i, j] = share * 2.0 * said[1]
+    assert torch.allclose(head.expect(z, tests), expected, rtol=0, atol=1e-6)
+    partner = torch.tensor([1, 2, 0])
+    targets = bisimulation_targets(expected, torch.zeros(3, 4), partner, 4, 1.0)
+    gap = (expected - expected[partner]).abs()
+    assert targets.tolist() == pytest.approx((gap[:, 0] + gap[:, 1]).tolist())
+
+
 def test_stages_of_a_run() -> None:
     def stages(**options: Any) -> list[str]:
         run = configure("gridworld", max_steps=6, **options)
@@ -300,6 +324,7 @@ def test_each_stage_has_a_schedule_of_its_own() -> None:
         ({"represent": "hindsight", "bisim": 0.05}, "leave one of them out"),
         ({"represent": "runs/x", "bisim": 0.05}, "leave one of them out"),
         ({"represent": "hindsight", "backbone": "user/lm"}, "is for new backbones"),
+        ({"metric": "hindsight"}, "give it a weight with --bisim"),
     ],
 )
 def test_what_does_not_go_together_is_refused(options: dict[str, Any], why: str) -> None:

@@ -90,9 +90,13 @@ def dynamics_fit(
 def bisimulation_targets(
     rewards: Tensor, dynamics: Tensor, partner: Tensor, classes: int, discount: float
 ) -> Tensor:
-    """|r(z, a) - r(z', a')| + discount D(P(. | z, a), P(. | z', a')) for each pair: (n,)."""
+    """|r(z, a) - r(z', a')| + discount D(P(. | z, a), P(. | z', a')) for each pair: (n,).
+
+    rewards: (n,), or (n, tests) of several rewards that are compared, each times its share.
+    """
     apart = dynamics_distance(dynamics, dynamics[partner], classes)
-    return (rewards - rewards[partner]).abs() + discount * apart
+    gap = (rewards - rewards[partner]).abs()
+    return (gap.sum(dim=-1) if gap.ndim == 2 else gap) + discount * apart
 
 
 def model_fit(

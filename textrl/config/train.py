@@ -20,6 +20,9 @@ CONFIG_FILE = "training.yaml"
 NEW_BACKBONES = ("gpt2", "rnn")
 """Backbones that a run makes new; any other name is a pretrained language model's."""
 
+HINDSIGHT = "hindsight"
+"""What --represent and --metric call queries about later steps."""
+
 RUN, DATA, MODEL, LEARNING = "what to run", "data", "model", "algorithm"
 OPTIMIZATION, OUTPUT = "optimization", "evaluation and output"
 BISIMULATION, REPRESENTATION = "bisimulation", "representation"
@@ -147,6 +150,12 @@ class BisimulationConfig:
         section=BISIMULATION,
         minimum=0,
     )
+    metric: Literal["next", "hindsight"] = option(
+        "next",
+        "which rewards are compared: the next one, as in the paper, or those that hindsight expects"
+        " at later observations",
+        section=BISIMULATION,
+    )
     distance: Literal["l2", "squared-l2", "l1"] = option(
         "l2", "distance between representations", name="bisim_distance", section=BISIMULATION
     )
@@ -199,13 +208,14 @@ class BisimulationConfig:
         return self.weight > 0 or self.inverse > 0
 
     @property
+    def asks(self) -> bool:
+        """Whether hindsight says how far histories are apart."""
+        return self.metric == HINDSIGHT
+
+    @property
     def compares_every(self) -> int:
         """Steps between those at which histories of the whole batch are compared."""
         return self.stride if self.is_trained else self.every
-
-
-HINDSIGHT = "hindsight"
-"""What --represent and --metric call queries about later steps."""
 
 
 class Stage(StrEnum):
@@ -475,6 +485,16 @@ class TrainConfig:
                 f" {self.backbone}, which is trained already, leave it out",
             ),
             (
+                self.bisimulation.asks and not is_new,
+                f"--metric {self.bisimulation.metric} is for new backbones: with --backbone"
+                f" {self.backbone} leave it out",
+            ),
+            (
+                self.bisimulation.asks and not self.bisimulation.weight,
+                f"--metric {self.bisimulation.metric} is of a loss that is minimized: give it a"
+                " weight with --bisim",
+            ),
+            (
                 encoder.asks and encoder.first_steps >= self.max_steps,
                 f"--represent-steps {encoder.steps} leaves none of --max-steps {self.max_steps} to"
                 " the algorithm: lower it, or raise --max-steps",
@@ -523,6 +543,11 @@ class TrainConfig:
             if is_wrong:
                 raise UserError(why)
         _ = self.proportions  # refuses a wrong mix
+
+    @property
+    def asks(self) -> bool:
+        """Whether the run needs answers to queries about later steps."""
+        return self.representation.asks or self.bisimulation.asks
 
     @property
     def proportions(self) -> dict[str, float]:

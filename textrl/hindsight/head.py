@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from textrl.bisimulation.dynamics import WorldModel
-from textrl.hindsight.queries import Queries
+from textrl.hindsight.queries import CommonQueries, Queries
 from textrl.hindsight.survey import REWARD_CLASSES
 
 PLACES = 8
@@ -47,6 +47,13 @@ class HindsightHead(nn.Module):
         """representation (..., width), query (..., 2 width) -> logits."""
         said: Tensor = self.last(torch.relu(self.of_history(representation) + query))
         return said
+
+    def expect(self, representation: Tensor, tests: CommonQueries) -> Tensor:
+        """The reward expected at each test, times its share: (n, width) -> (n, tests)."""
+        query = self.of_observation(tests.observations)
+        logits = self.answer(representation[:, None], query)[..., : len(tests.values)]
+        paid: Tensor = logits.softmax(dim=-1) @ tests.values.to(logits.dtype)
+        return paid * tests.shares
 
     def forward(self, representation: Tensor, queries: Queries) -> tuple[Tensor, Tensor, Tensor]:
         """representation (batch, actions, width) -> answers, next reward and dynamics, each so."""

@@ -31,6 +31,8 @@ class Queries:
     """Each one's place within its action, from 0."""
     end: Tensor
     """The token that completes the action under way, or the last there is."""
+    tests: "CommonQueries | None" = None
+    """By which pairs of histories are compared, where they are."""
 
     def to(self, device: torch.device) -> "Queries":
         """The same on another device."""
@@ -39,6 +41,20 @@ class Queries:
             name: value.to(device) for name, value in values.items() if isinstance(value, Tensor)
         }
         return replace(self, **tensors)
+
+
+@dataclass(frozen=True)
+class CommonQueries:
+    """Queries that every history is asked, in place of what it met with."""
+
+    observations: Tensor  # (tests,)
+    shares: Tensor  # (tests,): how much each counts; their sum is 1
+    values: Tensor  # (reward classes,): what each pays
+
+    @classmethod
+    def of(cls, survey: Survey, device: torch.device) -> "CommonQueries":
+        """Those that the data ask most."""
+        return cls(survey.tests.to(device), survey.shares.to(device), survey.values.to(device))
 
 
 def draw_queries(batch: Batch, survey: Survey, seed: tuple[int, ...], longest: int) -> Queries:

@@ -1,7 +1,7 @@
 """What the data say of queries: which rewards there are, and at which observations they differ."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ REWARD_CLASSES = 16
 EPISODES = 20_000
 """So many episodes, evenly spaced over the data, tell enough."""
 ROWS = 1_000  # read at once
+MOST_TESTS = 16
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,12 @@ class Survey:
     """Queries name an observation; else an action."""
     answerable: float = 1.0
     """The share of the data's histories that a later step asks something."""
+    values: Tensor = field(default_factory=lambda: torch.zeros(0))
+    """(classes,): the mean reward of each class."""
+    tests: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+    """(tests,): the observations that are asked about most."""
+    shares: Tensor = field(default_factory=lambda: torch.zeros(0))
+    """(tests,): how often, against each other; their sum is 1."""
 
     @property
     def reward_classes(self) -> int:
@@ -60,11 +67,16 @@ def surveys_of(members: Members, run: TrainConfig) -> list[Survey]:
     """Of the episodes that each of a run's tasks is learned from."""
     found = []
     for name, member in run.members.items():
-        task = expect(members.tasks[name], Task, "--represent hindsight")
+        task = expect(members.tasks[name], Task, "hindsight")
         rows, top = task.rows(member), getattr(member.algo_options, "keep_top", None)
         keep = np.arange(len(rows)) if top is None else best_episodes(rows, top)
         classes = task.observation_classes
         found.append(survey(rows, keep, task.language, classes, run.representation))
+        if run.bisimulation.asks and not found[-1].about_observations:
+            raise UserError(
+                f"--metric hindsight: the rewards in {name}'s data never differ at the same"
+                " observation, by which histories could be compared: use --metric next"
+            )
     return found
 
 
@@ -87,6 +99,7 @@ def survey(
         for value, count in zip(values.tolist(), counts.tolist(), strict=True):
             rewards[value] = rewards.get(value, 0) + count
     found = Survey(borders_between(rewards), torch.ones(max(1, classes), dtype=torch.float64), True)
+    found = replace(found, values=class_means(rewards, found))
     differs = torch.zeros_like(found.weight)
     if classes:
         table = np.zeros((classes, found.reward_classes))
@@ -95,6 +108,8 @@ def survey(
             at = (batch.observations[asked].numpy(), found.class_of(batch.rewards[asked]).numpy())
             np.add.at(table, at, 1)
         differs = torch.from_numpy(impurity(table))
+        most: dict[str, Any] = asked_most(differs, torch.from_numpy(table.sum(axis=1)))
+        found = replace(found, **most)
     about = options.query == "observation" or (options.query == "auto" and bool(differs.any()))
     if about and not differs.any():
         raise UserError(
@@ -131,6 +146,21 @@ def borders_between(counts: dict[float, int]) -> Tensor:
         last = last[last < len(values) - 1]
         return torch.from_numpy((values[last] + values[last + 1]) / 2).float()
     return torch.from_numpy((values[1:] + values[:-1]) / 2).float()
+
+
+def class_means(counts: dict[float, int], found: Survey) -> Tensor:
+    """The mean reward of each class."""
+    values = torch.tensor(list(counts), dtype=torch.float32)
+    often = torch.tensor(list(counts.values()), dtype=torch.float32)
+    classes, zeros = found.class_of(values), torch.zeros(found.reward_classes)
+    return zeros.index_add(0, classes, values * often) / zeros.index_add(0, classes, often)
+
+
+def asked_most(weight: Tensor, seen: Tensor) -> dict[str, Tensor]:
+    """The observations that queries drawn by weight name most often, and how often."""
+    mass = weight * seen
+    tests = mass.argsort(descending=True, stable=True)[: min(MOST_TESTS, int((mass > 0).sum()))]
+    return {"tests": tests, "shares": (mass[tests] / mass[tests].sum()).float()}
 
 
 def impurity(table: NDArray[np.float64]) -> NDArray[np.float64]:

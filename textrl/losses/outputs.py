@@ -25,7 +25,8 @@ class TextRLOutput(ModelOutput):
     target_representation: Tensor | None = None  # z, by the slow copy of the encoder, as phi
     predicted_reward: Tensor | None = None  # of phi and the data's action, (n,)
     predicted_dynamics: Tensor | None = None  # (n, classes or 2 width)
-    imagined_reward: Tensor | None = None  # of z and an action of the current policy, as above
+    # Of z and an action of the current policy, as above; or of z and several tests, (n, tests).
+    imagined_reward: Tensor | None = None
     imagined_dynamics: Tensor | None = None
     inverse: Tensor | None = None  # logits of the action between a history and the next, (n, ...)
 

@@ -131,7 +131,7 @@ def config_for(
             *heads,
             *(["world"] if compares else []),
             *(["inverse"] if run.bisimulation.inverse else []),
-            *(["hindsight"] if run.representation.asks else []),
+            *(["hindsight"] if run.asks else []),
         ),
         q_heads=max(with_q, default=2),
         q_rank=run.q_rank,

@@ -206,7 +206,14 @@ class TextRLModel(PreTrainedModel):
         if pairs is not None:
             ask_world(self, output, history, pairs, member)
         if queries is not None:
-            self._answer(output, history, queries, member)
+            self._answer(output, history, queries, member, stage)
+        if pairs is not None and queries is not None and queries.tests is not None:
+            assert output.target_representation is not None
+            with torch.no_grad():
+                z = output.target_representation[pairs.episode, pairs.state]
+                head = self.hindsight[member]
+                assert isinstance(head, HindsightHead)
+                output.imagined_reward = head.expect(z, queries.tests)
         return output
 
     def _add_heads(
@@ -238,10 +245,13 @@ class TextRLModel(PreTrainedModel):
         history: tuple[Tensor, Any, Tensor | None],
         queries: Queries,
         member: int,
+        stage: Stage,
     ) -> None:
         """Add what the histories say to the queries, and of what comes next."""
         assert output.representation is not None
         phi = output.representation[:, : queries.step.shape[1]]
+        if stage is Stage.ALGORITHM:  # only the metric asks: as with the models of the world
+            phi = phi.detach() + self.config.world_gradient * (phi - phi.detach())
         said = self.hindsight[member](phi, queries)
         output.answers, output.next_reward, output.next_dynamics = said
         has_classes = self.config.layouts[member].observation_classes > 0

@@ -17,7 +17,7 @@ from textrl.config.registry import ALGORITHMS, find
 from textrl.config.train import MemberConfig, Stage, TrainConfig
 from textrl.data.batches import Batch
 from textrl.hindsight.loss import HindsightTerms, hindsight_loss
-from textrl.hindsight.queries import Queries, draw_queries
+from textrl.hindsight.queries import CommonQueries, Queries, draw_queries
 from textrl.hindsight.survey import Survey
 from textrl.losses.ops import Terms
 from textrl.losses.outputs import TextRLOutput
@@ -77,6 +77,7 @@ class Learner:
         self._run, self._accelerator, self._model, self._loss = run, accelerator, model, loss
         self._surveys = surveys
         self._weights = weights_of(run.bisimulation)
+        self._metric_asks = run.bisimulation.asks
         self._compares = "world" in model.config.heads
         self._optimizers = make_optimizers(model, run)
         self.learning_rate = 0.0
@@ -108,7 +109,7 @@ class Learner:
                 group["lr"] = rate * optimizer.defaults["lr"]
         stage = run.representation.stage(step, run.max_steps)
         has_pairs = self._compares and step % run.bisimulation.compares_every == 0
-        has_queries = stage in (Stage.ALONE, Stage.BESIDE)
+        has_queries = stage in (Stage.ALONE, Stage.BESIDE) or (has_pairs and self._metric_asks)
         for number, batch in enumerate(parts, start=1):
             is_last = number == len(parts)
             pairs = self._draw(batch, step) if has_pairs else None
@@ -143,8 +144,13 @@ class Learner:
     def _ask(self, batch: Batch, step: int) -> Queries:
         longest = max(member.context for member in self._run.members.values())
         seed = (self._run.seed, step, batch.member)
-        queries = draw_queries(batch, self._surveys[batch.member], seed, longest)
-        return queries.to(self._accelerator.device)
+        survey, device = self._surveys[batch.member], self._accelerator.device
+        queries = draw_queries(batch, survey, seed, longest).to(device)
+        return (
+            replace(queries, tests=CommonQueries.of(survey, device))
+            if self._metric_asks
+            else queries
+        )
 
     def _loss_of(
         self, batch: Batch, pairs: Pairs | None, queries: Queries | None, stage: Stage
@@ -169,6 +175,8 @@ class Learner:
             total = total + added
         if queries is not None:
             survey, options = self._surveys[batch.member], self._run.representation
+            if stage is Stage.ALGORITHM:  # only the metric asks, nothing of what comes next
+                options = replace(options, weight=1.0, next=0.0)
             added, answered = hindsight_loss(outputs, batch, queries, survey, options)
             total = total + added
         return total, terms, compared, answered

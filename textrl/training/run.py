@@ -63,7 +63,7 @@ def train(run: TrainConfig) -> Path:
     agree_on_precision(model, output)
     if run.representation.checkpoint:
         take_encoder(model, run.representation.checkpoint)
-    surveys = surveys_of(members, run) if run.representation.asks else []
+    surveys = surveys_of(members, run) if run.asks else []
     if accelerator.is_main_process:
         output.mkdir(parents=True, exist_ok=True)
         save_config(run, output / CONFIG_FILE)
@@ -114,7 +114,7 @@ def start(run: TrainConfig, output: Path) -> Accelerator:
     has_world = run.backbone in NEW_BACKBONES or run.bisimulation.is_trained
     leaves_out = len(run.members) > 1 or (has_world and run.bisimulation.compares_every > 1)
     # While the encoder is frozen, and what answers queries afterwards.
-    leaves_out = leaves_out or bool(run.representation.source)
+    leaves_out = leaves_out or bool(run.representation.source) or run.asks
     accelerator = Accelerator(
         cpu=not torch.accelerator.is_available(),
         kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=leaves_out)],
