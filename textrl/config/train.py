@@ -476,9 +476,15 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "members", MappingProxyType(dict(self.members)))
-        is_new = self.backbone in NEW_BACKBONES
-        encoder = self.representation
-        for is_wrong, why in (
+        for is_wrong, why in (*self._mistakes_in_encoder(), *self._mistakes()):
+            if is_wrong:
+                raise UserError(why)
+        _ = self.proportions  # refuses a wrong mix
+
+    def _mistakes_in_encoder(self) -> tuple[tuple[object, str], ...]:
+        """What does not go with how the representation is made: whether it is so, and why."""
+        is_new, encoder = self.backbone in NEW_BACKBONES, self.representation
+        return (
             (
                 encoder.source and not is_new,
                 f"--represent {encoder.source} is for new backbones: with --backbone"
@@ -507,6 +513,12 @@ class TrainConfig:
                 " them out, or train by both throughout with --represent hindsight"
                 " --represent-steps 0",
             ),
+        )
+
+    def _mistakes(self) -> tuple[tuple[object, str], ...]:
+        """What else does not go together."""
+        is_new = self.backbone in NEW_BACKBONES
+        return (
             (
                 self.optimizer == "muon" and self.backbone == "rnn",
                 "muon is made for gpt2's matrices: with --backbone rnn use adamw",
@@ -539,10 +551,7 @@ class TrainConfig:
                 self.mix and len(self.members) == 1,
                 f"--mix {self.mix} is for several tasks, and {self.task} is one",
             ),
-        ):
-            if is_wrong:
-                raise UserError(why)
-        _ = self.proportions  # refuses a wrong mix
+        )
 
     @property
     def asks(self) -> bool:
