@@ -42,6 +42,18 @@ class Exhibition:
     agents: Sequence[Agent] = ()
     curves: Mapping[str, Curves] = field(default_factory=dict)
 
+    def shelf_of(self, row: int) -> Shelf:
+        """Where the row is."""
+        if self.shelf is None or not 0 <= row < len(self.shelf.returns):
+            raise Nothing(f"there is no row {row}")
+        return self.shelf
+
+    def agent_of(self, number: int) -> Agent:
+        """By its place."""
+        if not 0 <= number < len(self.agents):
+            raise Nothing(f"there is no agent {number}")
+        return self.agents[number]
+
 
 class How(BaseModel):
     """Which agent is asked, and how it acts."""
@@ -78,60 +90,8 @@ class Nothing(UserError):
 def make_app(shown: Exhibition) -> Server:
     """The page's server: files, questions about what is shown, and no other door."""
     app = page.new_server("textrl view", FILES, [f"/api/{name}" for name in API], MOST_BYTES)
-    asking = threading.Lock()  # samples come from one source of random numbers
-
-    def shelf_of(row: int) -> Shelf:
-        if shown.shelf is None or not 0 <= row < len(shown.shelf.returns):
-            raise Nothing(f"there is no row {row}")
-        return shown.shelf
-
-    def agent_of(number: int) -> Agent:
-        if not 0 <= number < len(shown.agents):
-            raise Nothing(f"there is no agent {number}")
-        return shown.agents[number]
-
-    @app.get("/api/about")
-    def about() -> dict[str, Any]:
-        return describe(shown)
-
-    @app.get("/api/list")
-    def rows(
-        low: float = -math.inf, high: float = math.inf, sort: str = "row", first: int = 0
-    ) -> dict[str, Any]:
-        return listed(shelf_of(0), low, high, sort, max(0, first))
-
-    @app.get("/api/episode")
-    def episode(row: int) -> dict[str, Any]:
-        return shelf_of(row).show(row).to_json()
-
-    @app.get("/api/values")
-    def values(row: int, agent: int) -> dict[str, Any]:
-        with asking:
-            turns = agent_of(agent).values(shelf_of(row), row)
-        parts = shelf_of(row).show(row).parts
-        # Of a history that is too long for the agent, the first turns are missing.
-        return {"first": sum(part.turn is not None for part in parts) - len(turns), "turns": turns}
-
-    @app.get("/api/curves")
-    def curves() -> dict[str, Any]:
-        return {name: thinned(each) for name, each in shown.curves.items()}
-
-    @app.post("/api/act")
-    def act(move: InTurn) -> dict[str, Any]:
-        shelf, agent = shelf_of(move.row), agent_of(move.agent)
-        if not any(part.turn == move.turn for part in shelf.show(move.row).parts):
-            raise Nothing(f"row {move.row} has no turn {move.turn} of the agent")
-        with asking:
-            return agent.act(shelf, move.row, move.turn, move.ask())
-
-    @app.post("/api/answer")
-    def answer(move: ToPrompt) -> dict[str, Any]:
-        agent = agent_of(move.agent)
-        if not isinstance(agent, Talker):
-            raise Nothing(f"{agent.name} does not talk")
-        system = [Message("system", move.system)] if move.system.strip() else []
-        with asking:
-            return agent.answer([*system, Message("user", move.prompt)], move.ask())
+    add_browsing(app, shown)
+    add_asking(app, shown)
 
     @app.exception_handler(UserError)
     def refuse(request: Request, error: UserError) -> JSONResponse:
@@ -142,6 +102,58 @@ def make_app(shown: Exhibition) -> Server:
         return JSONResponse({"error": str(error)}, 400)
 
     return app
+
+
+def add_browsing(app: Server, shown: Exhibition) -> None:
+    """What there is, and each of it."""
+
+    @app.get("/api/about")
+    def about() -> dict[str, Any]:
+        return describe(shown)
+
+    @app.get("/api/list")
+    def rows(
+        low: float = -math.inf, high: float = math.inf, sort: str = "row", first: int = 0
+    ) -> dict[str, Any]:
+        return listed(shown.shelf_of(0), low, high, sort, max(0, first))
+
+    @app.get("/api/episode")
+    def episode(row: int) -> dict[str, Any]:
+        return shown.shelf_of(row).show(row).to_json()
+
+    @app.get("/api/curves")
+    def curves() -> dict[str, Any]:
+        return {name: thinned(each) for name, each in shown.curves.items()}
+
+
+def add_asking(app: Server, shown: Exhibition) -> None:
+    """What agents say and do."""
+    asking = threading.Lock()  # samples come from one source of random numbers
+
+    @app.get("/api/values")
+    def values(row: int, agent: int) -> dict[str, Any]:
+        with asking:
+            turns = shown.agent_of(agent).values(shown.shelf_of(row), row)
+        parts = shown.shelf_of(row).show(row).parts
+        # Of a history that is too long for the agent, the first turns are missing.
+        return {"first": sum(part.turn is not None for part in parts) - len(turns), "turns": turns}
+
+    @app.post("/api/act")
+    def act(move: InTurn) -> dict[str, Any]:
+        shelf, agent = shown.shelf_of(move.row), shown.agent_of(move.agent)
+        if not any(part.turn == move.turn for part in shelf.show(move.row).parts):
+            raise Nothing(f"row {move.row} has no turn {move.turn} of the agent")
+        with asking:
+            return agent.act(shelf, move.row, move.turn, move.ask())
+
+    @app.post("/api/answer")
+    def answer(move: ToPrompt) -> dict[str, Any]:
+        agent = shown.agent_of(move.agent)
+        if not isinstance(agent, Talker):
+            raise Nothing(f"{agent.name} does not talk")
+        system = [Message("system", move.system)] if move.system.strip() else []
+        with asking:
+            return agent.answer([*system, Message("user", move.prompt)], move.ask())
 
 
 def describe(shown: Exhibition) -> dict[str, Any]:
