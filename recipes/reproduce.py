@@ -5,7 +5,7 @@ import os
 from textrl.config.parser import make_parser
 from textrl.config.presets import COMBINED
 from textrl.errors import UserError, run_recipe
-from textrl.recipes.reproducing.experiments import EXPERIMENTS, THEORY
+from textrl.recipes.reproducing.experiments import EXPERIMENTS, OPE, THEORY
 
 EXAMPLE = "textrl reproduce --only gridworld --seeds 5"
 
@@ -17,7 +17,9 @@ def main() -> None:
         "--scale", default="quick", choices=("quick", "paper"), help="which presets to train"
     )
     parser.add_argument(
-        "--only", choices=(*EXPERIMENTS, COMBINED, THEORY), help="one experiment (default: all)"
+        "--only",
+        choices=(*EXPERIMENTS, COMBINED, THEORY, OPE),
+        help="one experiment (default: all)",
     )
     parser.add_argument(
         "--seeds",
@@ -40,6 +42,8 @@ def main() -> None:
             raise UserError(f"--{name} must be at least 1, not {getattr(options, name)}")
     if options.only == COMBINED and options.scale == "paper":
         raise UserError(f"--only {options.only} --scale paper: the paper has no agent of all tasks")
+    if options.only == OPE and options.scale == "paper":
+        raise UserError(f"--only {options.only} --scale paper: the paper estimates nothing offline")
     from textrl.recipes.reproducing.reproduce import reproduce
 
     reproduce(options)

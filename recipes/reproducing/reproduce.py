@@ -21,6 +21,7 @@ from textrl.recipes.reproducing.all_tasks import compare_together, plan_together
 from textrl.recipes.reproducing.experiments import (
     EXPERIMENTS,
     GREEDY,
+    OPE,
     THEORY,
     THEORY_PARTS,
     Experiment,
@@ -29,6 +30,7 @@ from textrl.recipes.reproducing.experiments import (
     plan,
 )
 from textrl.recipes.reproducing.figures import draw, draw_hypothesis
+from textrl.recipes.reproducing.ope import calibrate
 from textrl.recipes.reproducing.runs import (
     is_done,
     machine,
@@ -46,7 +48,7 @@ SCORES = ("mean", "stderr")
 def reproduce(options: argparse.Namespace) -> None:
     """Do what the command line of recipes/reproduce.py asks for."""
     transformers.utils.logging.disable_progress_bar()
-    names = [*EXPERIMENTS, *[COMBINED] * (options.scale == "quick"), THEORY]
+    names = [*EXPERIMENTS, *[COMBINED, OPE] * (options.scale == "quick"), THEORY]
     output = Path(options.output)
     output.mkdir(parents=True, exist_ok=True)
     folder = Path(options.runs) / options.scale
@@ -54,6 +56,9 @@ def reproduce(options: argparse.Namespace) -> None:
         if name == THEORY:
             if not options.finished:
                 reproduce_theory(folder, output, options.plan)
+            continue
+        if name == OPE:
+            calibrate(folder, output, options.plan, options.finished)
             continue
         experiment = EXPERIMENTS.get(name)
         if experiment is None:
