@@ -85,6 +85,31 @@ def check_fit(name: str, task: AnyTask, member: MemberConfig) -> None:
         )
 
 
+def plain_lm(name: str, like: TextRLConfig) -> TextRLModel:
+    """A language model as it is, as an agent with nothing but its policy; like: whose tokens it has
+    to have."""
+    lm = load_lm(name)
+    rows, width = output_weight(lm).shape
+    if rows != like.action_tokens:
+        raise UserError(f"{name!r} has other tokens: the two cannot be compared")
+    shape = TextRLConfig(
+        vocabulary=rows,
+        first_action=0,
+        action_tokens=rows,
+        backbone=name,
+        lm=own_config(lm),
+        layers=lm.config.num_hidden_layers,
+        width=width,
+        attention_heads=lm.config.num_attention_heads,
+        context=like.context,
+        heads=("policy",),
+        embedding_norm=embedding_norm(lm),
+    )
+    model = TextRLModel(shape, lm)
+    model.train(False)
+    return model
+
+
 def algorithms_of(run: TrainConfig) -> list[Algorithm]:
     """Each member's."""
     return [find(ALGORITHMS, member.algo) for member in run.members.values()]
