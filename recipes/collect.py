@@ -1,4 +1,4 @@
-"""Make a dataset: parse -> task -> play or read games -> write -> summary. Or check one."""
+"""Make a dataset: parse -> task -> play or read games -> write -> summary. Or convert, check."""
 
 import argparse
 import sys
@@ -13,40 +13,28 @@ from textrl.config.presets import PRESETS, configure, preset_files
 from textrl.config.registry import TASKS, find, follow, known
 from textrl.errors import UserError, run_recipe
 
-EXAMPLE = "textrl collect --task wordle --episodes 1000000 --output data/wordle-1m"
+EXAMPLE = """textrl collect --task wordle --episodes 1000000 --output data/wordle-1m
+  textrl collect --from sharegpt chats.json --output talks.jsonl
+  textrl collect --check talks.jsonl --backbone openai-community/gpt2"""
+FORMAT_NAMES = ("sharegpt", "openai", "prompt-completion", "preference", "casino")
+"""As in textrl/envs/text/formats.py, which --help need not load."""
 
 
 def main() -> None:
     """Parse the command line and run."""
     parser = make_parser(
-        "Make a dataset of episodes to train on, or check logged conversations.", EXAMPLE
+        "Make a dataset of episodes to train on, or convert or check logged conversations.", EXAMPLE
     )
-    parser.add_argument(
-        "--check",
-        metavar="FILE",
-        help="look through conversations for --task text instead: what is wrong, what they become",
-    )
-    parser.add_argument(
-        "--backbone",
-        metavar="MODEL",
-        help="check: the language model (folder or Hub id) whose tokens they become",
-    )
-    parser.add_argument(
-        "--context", type=int, default=512, metavar="N", help="check: the longest history in tokens"
-    )
-    parser.add_argument(
-        "--on-bad-rows",
-        default="refuse",
-        choices=("refuse", "skip"),
-        help="check: whether bad rows are an error",
-    )
+    add_conversations(parser)
     parser.add_argument(
         "--task", help=f"whose episodes to make ({', '.join(known(TASKS))}, or module:CLASS)"
     )
     parser.add_argument(
         "--episodes", type=int, metavar="N", help="how many (default: as the quick preset has)"
     )
-    parser.add_argument("--output", metavar="DIR", help="the new dataset's folder")
+    parser.add_argument(
+        "--output", metavar="DIR", help="the new dataset's folder; with --from, a .jsonl file"
+    )
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="start of every random number"
     )
@@ -68,10 +56,52 @@ def main() -> None:
     if options.check:
         check(options)
         return
+    if options.source:
+        convert(options)
+        return
     for name in ("task", "output"):
         if not getattr(options, name):
             raise UserError(f"--{name} is missing (see --help)")
     collect(options)
+
+
+def add_conversations(parser: Parser) -> None:
+    """What is done with conversations that exist already."""
+    section = parser.add_argument_group("conversations for --task text")
+    section.add_argument(
+        "--from",
+        nargs=2,
+        dest="source",
+        metavar=("FORMAT", "FILE"),
+        help="convert a file or Hub id to the rows of docs/text.md, in --output; formats:"
+        f" {', '.join(FORMAT_NAMES)}",
+    )
+    section.add_argument(
+        "--reward-column", default="reward", metavar="NAME", help="from: what holds a row's reward"
+    )
+    section.add_argument(
+        "--tool-calls",
+        default="text",
+        choices=("text", "refuse"),
+        help="from: whether calls of tools are kept as text, or make a row a bad one",
+    )
+    section.add_argument(
+        "--check", metavar="FILE", help="look through them: what is wrong, what they become"
+    )
+    section.add_argument(
+        "--backbone",
+        metavar="MODEL",
+        help="check: the language model (folder or Hub id) whose tokens they become",
+    )
+    section.add_argument(
+        "--context", type=int, default=512, metavar="N", help="check: the longest history in tokens"
+    )
+    section.add_argument(
+        "--on-bad-rows",
+        default="refuse",
+        choices=("refuse", "skip"),
+        help="from, check: whether bad rows are an error",
+    )
 
 
 def add_tasks_own(parser: Parser) -> None:
@@ -97,6 +127,23 @@ def refuse_foreign(words: Sequence[str], names: Sequence[str]) -> None:
         for option in options_of(find(TASKS, name).collect_options):
             if option not in ours and flag(option) in given:
                 raise UserError(f"{flag(option)} is for {name}: choose --task {name}")
+
+
+def convert(options: argparse.Namespace) -> None:
+    """Write conversations of another format in ours."""
+    if not options.output:
+        raise UserError("--output is missing: the .jsonl file to write (see --help)")
+    from textrl.envs.text.convert import convert_file
+
+    name, file = options.source
+    convert_file(
+        name,
+        file,
+        output=Path(options.output),
+        reward=options.reward_column,
+        keeps_calls=options.tool_calls == "text",
+        skips_bad=options.on_bad_rows == "skip",
+    )
 
 
 def check(options: argparse.Namespace) -> None:

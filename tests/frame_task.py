@@ -71,6 +71,7 @@ class FrameTask(Task):
     observation_classes = 0
     step_infos = ("bumps",)
     frame_shape = (SIDE, SIDE)
+    ends_at_goal = True
     episodes_at_once = 512
     sampled_rounds = 2
 

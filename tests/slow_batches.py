@@ -51,6 +51,7 @@ def slow_collate(episodes: list[Episode], language: Language) -> dict[str, list[
             history.extend(step.observation)
         mine["has_next"][-1] = episode.truncated
         mine["is_followed"][-1] = False
+        mine["left"] = [-1 if episode.truncated else 0]
         if episode.truncated:
             mine["state_positions"].append(len(history) - 1)
             mine["legal"].append(language.grammar.legal[state].tolist())

@@ -114,17 +114,27 @@ def share() -> st.SearchStrategy[float]:
     return st.sampled_from([0.0, 1.0, 0.3, 0.95])
 
 
-def of_algorithm(draw: st.DrawFn, algo: str) -> dict[str, Any]:
+def of_algorithm(draw: st.DrawFn, algo: str, task: str) -> dict[str, Any]:
     if algo == "filtered-bc":
         return {"keep_top": draw(st.sampled_from([0.25, 0.6, 1.0]))}
     if algo == "bc":
         return {}
     found = {
         "discount": draw(st.sampled_from([0.99, 1.0, 0.5, 0.0])),
-        "conservatism": draw(st.sampled_from([0.001, 0.0, 1.0])),
         "return_lambda": draw(share()),
         "value_weight": draw(st.sampled_from([1.0, 0.0, 10.0])),
     }
+    if algo == "iql":
+        kinds = ["return", "time-to-goal"] if task == "corridor" else ["return"]
+        return found | {
+            "value": draw(st.sampled_from(kinds)),
+            "v_learns": draw(st.sampled_from(["q", "returns"])),
+            "return_cut": draw(st.sampled_from([0.0, 0.1])),
+            "huber": draw(st.sampled_from([0.0, 0.5])),
+            "advantage_steps": draw(st.integers(1, 4)),
+            "advantage_scale": draw(st.sampled_from([1.0, 0.01])),
+        }
+    found["conservatism"] = draw(st.sampled_from([0.001, 0.0, 1.0]))
     if algo == "ilql":
         found |= {
             "expectile": draw(st.sampled_from([0.8, 0.5, 0.0, 1.0])),
@@ -136,12 +146,12 @@ def of_algorithm(draw: st.DrawFn, algo: str) -> dict[str, Any]:
 
 def of_member(draw: st.DrawFn, task: str) -> dict[str, Any]:
     """What one task of a run has for itself."""
-    algo = draw(st.sampled_from(["ilql", "cql", "bc", "filtered-bc"]))
+    algo = draw(st.sampled_from(["ilql", "iql", "cql", "bc", "filtered-bc"]))
     data = draw(st.sampled_from(["whole", "cut"]))
     accumulation = draw(st.integers(1, 2))
     found = {
         "algo": algo,
-        **of_algorithm(draw, algo),
+        **of_algorithm(draw, algo, task),
         "data": f"data/{task}-{data}" + (".jsonl" if task == "text" else ""),
         "context": LONGEST[task],
         "batch_size": accumulation * draw(st.integers(1, 4 // accumulation)),
@@ -150,11 +160,15 @@ def of_member(draw: st.DrawFn, task: str) -> dict[str, Any]:
         "beta": draw(st.sampled_from([4.0, 0.0, 64.0])),
         "candidates": draw(st.sampled_from([1, 4, 30])),
         "plausible": draw(share()),
+        "temperature": draw(st.sampled_from([1.0, 0.5])),
     }
     if task != "text":
         found["window"] = draw(st.integers(1 if task == "corridor" else 0, 4))
     if task == "corridor":
         found["patches"] = draw(st.sampled_from([1, 4]))
+        found["filters"] = draw(st.sampled_from(["32,64,32", "4,5,6"]))
+        found["frame_precision"] = draw(st.sampled_from(["auto", "float32", "bfloat16"]))
+        found["hide_actions"] = draw(st.booleans())
     if task == "wordle":
         found |= {"words": "words.txt", "constrain": draw(st.booleans())}
     if task == "text":

@@ -120,6 +120,7 @@ def random_batch(episodes: int = 4, turns: int = 3, words: int = 4, seed: int = 
         has_next=is_followed,
         is_followed=is_followed,
         return_after=torch.zeros_like(rewards),
+        left=torch.zeros(len(rewards), 1, dtype=torch.int64),
         action_count=episodes * turns * words,
         completed_count=episodes * turns,
     )

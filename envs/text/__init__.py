@@ -17,6 +17,11 @@ class TextOptions:
         above=0,
         maximum=0.5,
     )
+    group_by: str = option(
+        "",
+        "column that names what rows have in common, such as their dialogue or user: such rows are"
+        " held out together (default: the column 'group', if there is one)",
+    )
     on_bad_rows: Literal["refuse", "skip"] = option(
         "refuse", "what to do where a row of the data cannot be used", free=True
     )
@@ -31,7 +36,13 @@ class TextPlay:
     max_new_tokens: int = option(
         0, "of an answer; 0 is 256, or half of what the agent can read", minimum=0
     )
-    temperature: float = option(1.0, "of --sample", above=0)
+    temperature: float = option(1.0, "of --sample and --candidates", above=0)
+    candidates: int = option(
+        0,
+        "whole answers sampled, the one with the highest Q at its end is given; 1 is token by"
+        " token, 0 as trained",
+        minimum=0,
+    )
     prompts: str = option(
         "",
         "answer the prompts in this file instead, a message or a JSON object with messages a line;"

@@ -13,7 +13,15 @@ import torch
 from textrl.data.conversation import AGENT, BadRow, Message, read_message
 from textrl.data.progress import progress_bar
 from textrl.envs.text import TextPlay
-from textrl.envs.text.talk import Answer, Saying, Speaker, describe_values, values_json
+from textrl.envs.text.talk import (
+    Answer,
+    Saying,
+    Speaker,
+    candidates_json,
+    describe_candidates,
+    describe_values,
+    values_json,
+)
 from textrl.errors import UserError, unknown
 from textrl.sharing.checkpoint import load_agent
 
@@ -21,6 +29,7 @@ HELP = """\
 Write a message and press Enter. Besides:
   /values        show, or no longer, what the heads say of each token of the answers
   /beta X        weight of Q - V against log pi: 0 is the policy alone
+  /candidates N  whole answers compared by Q at their end: 1 is token by token
   /system TEXT   a new conversation with this system message
   /new           a new conversation
   /help          this
@@ -28,7 +37,7 @@ Write a message and press Enter. Besides:
 
 
 LONGEST_ANSWER = 256  # tokens, where the context has room for twice as many
-COMMANDS = ("/values", "/beta", "/system", "/new", "/help", "/quit")
+COMMANDS = ("/values", "/beta", "/candidates", "/system", "/new", "/help", "/quit")
 
 
 class Leave(Exception):
@@ -69,6 +78,8 @@ class Chat:
         (answer,) = self._speaker.answer([asked], self._how, self._speaker.streamer())
         if not answer.is_finished:
             print(f"(cut off after {longest} tokens)")
+        if answer.candidates and self._shows_values:
+            print(describe_candidates(answer))
         if self._shows_values:
             print(describe_values(self._speaker.values(asked, answer, longest)))
         self._messages = [*asked, Message(AGENT, answer.text)]
@@ -88,6 +99,11 @@ class Chat:
             except ValueError:
                 raise UserError(f"/beta takes a number, not {rest!r}") from None
             print(f"(beta {self._how.beta:g})")
+        elif command == "/candidates":
+            if not rest.strip().isdigit() or int(rest) < 1:
+                raise UserError(f"/candidates takes a number from 1 on, not {rest!r}")
+            self._how = replace(self._how, candidates=int(rest))
+            print(f"(candidates {self._how.candidates})")
         elif command in ("/new", "/system"):
             self._begin(rest.strip())
             print("(a new conversation)")
@@ -115,6 +131,7 @@ def start(common: argparse.Namespace, options: TextPlay) -> None:
         model = model.to(device)
     how = Saying(
         beta=model.config.beta if common.beta is None else common.beta,
+        candidates=options.candidates or model.config.candidates,
         sample=common.sample,
         temperature=options.temperature,
         longest=options.max_new_tokens or min(LONGEST_ANSWER, model.config.context // 2),
@@ -165,6 +182,8 @@ def answer_all(
             asked = prompts[first : first + batch_size]
             for messages, answer in zip(asked, speaker.answer(asked, how), strict=True):
                 line = answer_json(messages, answer)
+                if with_values and answer.candidates:
+                    line |= candidates_json(answer)
                 if with_values:
                     line["tokens"] = values_json(speaker.values(messages, answer, how.longest))
                 print(json.dumps(line, ensure_ascii=False), file=output, flush=True)

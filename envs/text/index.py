@@ -20,9 +20,12 @@ from textrl.data.collect import cache_folder
 from textrl.data.conversation import AGENT, BadRow, Conversation
 from textrl.data.progress import progress_bar
 
-VERSION = 1  # of what is remembered: another one is made anew
-ENTRY = np.dtype([("place", "<i8"), ("number", "<i8"), ("return", "<f4")])
-"""Of one good row: where it is, what people call it, what it earned."""
+VERSION = 2  # of what is remembered: another one is made anew
+ENTRY = np.dtype(
+    [("place", "<i8"), ("number", "<i8"), ("return", "<f4"), ("group", "<i8"), ("texts", "<i8")]
+)
+"""Of one good row: where it is, what people call it, what it earned, which group it belongs to (0 =
+none) and what was said in it, the last two as digests."""
 INDEX_FILE, SUMMARY_FILE = "index.bin", "summary.json"
 BUFFERED = 65_536  # entries that are written at once
 PATIENCE = 2  # seconds after which a progress bar appears
@@ -111,6 +114,15 @@ class Index:
         """What each row earned."""
         return np.array(self.entries["return"])
 
+    def groups(self) -> NDArray[np.int64]:
+        """By which rows belong together; one without a group is alone."""
+        named = np.array(self.entries["group"])
+        return np.where(named == 0, -1 - np.arange(len(named)), named)
+
+    def texts(self) -> NDArray[np.int64]:
+        """Equal where the same was said."""
+        return np.array(self.entries["texts"])
+
     def called(self, row: int) -> str:
         """For people: where a row is."""
         return f"{self.source.name}: {self.source.unit} {self.entries['number'][row]}"
@@ -150,7 +162,7 @@ def _write_index(
     source: Source, language: TextLanguage | None, on_bad: OnBad | None, path: Path
 ) -> Summary:
     summary, bad = Summary(), Counter[str]()
-    entries: list[tuple[int, int, float]] = []
+    entries: list[tuple[int, int, float, int, int]] = []
     bar = progress_bar(
         total=source.size,
         desc=f"checking {source.name}",
@@ -174,10 +186,18 @@ def _write_index(
                     on_bad(number, fault)
                 continue
             summary.add(found)
-            entries.append((place, number, found.episode_return))
+            group = digest_of(found.group) if found.group else 0
+            texts = digest_of(json.dumps(found.texts))
+            entries.append((place, number, found.episode_return, group, texts))
             if len(entries) == BUFFERED:
                 np.array(entries, ENTRY).tofile(file)
                 entries.clear()
         np.array(entries, ENTRY).tofile(file)
     summary.bad = dict(bad.most_common())
     return summary
+
+
+def digest_of(text: str) -> int:
+    """A number above 0 by which a text is known again."""
+    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+    return (int.from_bytes(digest) >> 1) or 1

@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from textrl.config.hub_names import is_hub_name
 from textrl.data.batches import take_rows
-from textrl.data.conversation import ROW_KEYS, BadRow, Conversation, parse_line, read_conversation
+from textrl.data.conversation import (
+    GROUP,
+    ROW_KEYS,
+    BadRow,
+    Conversation,
+    other_format,
+    parse_line,
+    read_conversation,
+)
 from textrl.data.dataset import files_of, table_of
 from textrl.data.download import reason
 from textrl.envs.text.index import Source
@@ -22,11 +30,24 @@ ROWS_AT_ONCE = 500
 SUFFIXES = (".jsonl", ".json", ".ndjson", ".parquet")
 
 
-def open_source(name: str) -> Source:
-    """The conversations of this name."""
+def open_source(name: str, group_by: str = "") -> Source:
+    """The conversations of this name; group_by: the column by which they belong together."""
+    group_by = group_by or GROUP
     path = Path(name)
     if path.is_file() and path.suffix != ".parquet":
-        return JsonLines(path)
+        return JsonLines(path, group_by)
+    rows = load_rows(name)
+    if "messages" not in rows.features:
+        have = ", ".join(rows.features) or "none"
+        other = other_format(rows.features)
+        remedy = f": convert it with textrl collect --from {other}" if other else ""
+        raise UserError(f"{name!r} has no column 'messages' (its columns: {have}){remedy}")
+    return ArrowRows(name, rows, group_by)
+
+
+def load_rows(name: str) -> Dataset:
+    """A Parquet file, a folder of `datasets` or a Hub id, whatever its columns are."""
+    path = Path(name)
     try:
         if path.is_dir():
             rows = load_folder(name)
@@ -45,10 +66,7 @@ def open_source(name: str) -> Source:
         raise UserError(f"cannot read the conversations {name!r}: {reason(error)}") from error
     if not isinstance(rows, Dataset):
         raise UserError(f"{name!r} is not a single dataset: give the folder of one split")
-    if "messages" not in rows.features:
-        have = ", ".join(rows.features) or "none"
-        raise UserError(f"{name!r} has no column 'messages' (its columns: {have})")
-    return ArrowRows(name, rows)
+    return rows
 
 
 class JsonLines:
@@ -56,8 +74,8 @@ class JsonLines:
 
     unit = "line"
 
-    def __init__(self, path: Path) -> None:
-        self.name, self._path = str(path), path
+    def __init__(self, path: Path, group_by: str = GROUP) -> None:
+        self.name, self._path, self._group_by = str(path), path, group_by
         self.size = path.stat().st_size
         with path.open("rb") as file:
             if file.read(2) == b"\x1f\x8b":
@@ -66,7 +84,8 @@ class JsonLines:
     def identity(self) -> list[Any]:
         """By path, size and time of the last change: content is not read twice to compare it."""
         about = self._path.stat()
-        return ["jsonl", str(self._path.resolve()), about.st_size, about.st_mtime_ns]
+        where = str(self._path.resolve())
+        return ["jsonl", where, about.st_size, about.st_mtime_ns, self._group_by]
 
     def scan(self) -> Iterator[tuple[int, int, Conversation | BadRow]]:
         """Every line but empty ones."""
@@ -87,7 +106,7 @@ class JsonLines:
                         line = file.readline(LONGEST_LINE)
                     yield place, number, fault
                 elif line.strip():
-                    yield place, number, _parsed(line)
+                    yield place, number, _parsed(line, self._group_by)
                 place = file.tell()
 
     def read(self, places: NDArray[np.int64]) -> Iterator[Conversation]:
@@ -95,7 +114,7 @@ class JsonLines:
         with self._path.open("rb") as file:
             for place in places.tolist():
                 file.seek(place)
-                found = _parsed(file.readline(LONGEST_LINE))
+                found = _parsed(file.readline(LONGEST_LINE), self._group_by)
                 if isinstance(found, BadRow):
                     raise UserError(
                         f"{self.name!r} has changed since it was checked: start again, and do not"
@@ -104,9 +123,9 @@ class JsonLines:
                 yield found
 
 
-def _parsed(line: bytes) -> Conversation | BadRow:
+def _parsed(line: bytes, group_by: str) -> Conversation | BadRow:
     try:
-        return parse_line(line)
+        return parse_line(line, group_by)
     except BadRow as fault:
         return fault
 
@@ -116,15 +135,16 @@ class ArrowRows:
 
     unit = "row"
 
-    def __init__(self, name: str, rows: Dataset) -> None:
+    def __init__(self, name: str, rows: Dataset, group_by: str = GROUP) -> None:
         self.name, self._rows, self.size = name, rows, len(rows)
-        self._columns = [key for key in ROW_KEYS if key in rows.features]
+        self._group_by = group_by
+        self._columns = [key for key in {*ROW_KEYS, group_by} if key in rows.features]
 
     def identity(self) -> list[Any]:
         """By the files that hold the rows."""
         files = [Path(file) for file in files_of(self._rows)]
         about = [[str(f.resolve()), f.stat().st_size, f.stat().st_mtime_ns] for f in files]
-        return ["arrow", about or self._rows._fingerprint]
+        return ["arrow", about or self._rows._fingerprint, self._group_by]
 
     def scan(self) -> Iterator[tuple[int, int, Conversation | BadRow]]:
         """Every row."""
@@ -132,13 +152,13 @@ class ArrowRows:
             numbers = np.arange(first, min(first + ROWS_AT_ONCE, self.size))
             for number, row in zip(numbers.tolist(), self._taken(numbers), strict=True):
                 try:
-                    yield number, number, read_conversation(row)
+                    yield number, number, read_conversation(row, self._group_by)
                 except BadRow as fault:
                     yield number, number, fault
 
     def read(self, places: NDArray[np.int64]) -> Iterator[Conversation]:
         """Through a map that is dropped afterwards, and its pages with it."""
-        return map(read_conversation, self._taken(places))
+        return (read_conversation(row, self._group_by) for row in self._taken(places))
 
     def _taken(self, numbers: NDArray[np.int64]) -> list[dict[str, Any]]:
         taken: list[dict[str, Any]] = take_rows(

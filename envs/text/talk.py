@@ -1,7 +1,7 @@
 """Talking with a trained agent: its answers, token by token or many at once, and their values."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -12,14 +12,19 @@ from textrl.data.conversation import Message
 from textrl.envs.text.task import TextTask
 from textrl.errors import UserError
 from textrl.losses.ops import of_actions
+from textrl.model.generation import WholeTurns, candidates_of, whole_turns
 from textrl.model.network import TextRLModel
 
 
 @dataclass(frozen=True)
 class Saying:
-    """How answers are chosen. beta: the weight of Q - V against log pi."""
+    """How answers are chosen. beta: the weight of Q - V against log pi.
+
+    candidates: more than 1 are sampled whole and compared by Q at their end; 1 is token by token.
+    """
 
     beta: float
+    candidates: int = 1
     sample: bool = False
     temperature: float = 1.0
     longest: int = 256
@@ -38,6 +43,17 @@ class TokenValue:
 
 
 @dataclass(frozen=True)
+class Candidate:
+    """A whole turn that the agent might have taken."""
+
+    text: str
+    q: float
+    """The lower of the twin target Qs at its last token."""
+    is_finished: bool
+    is_chosen: bool
+
+
+@dataclass(frozen=True)
 class Answer:
     """What the agent said."""
 
@@ -45,6 +61,10 @@ class Answer:
     tokens: tuple[int, ...]
     """With those that end its turn, if it came to the end."""
     is_finished: bool
+    candidates: tuple[Candidate, ...] = ()
+    """The whole turns that were compared; none where it was chosen token by token."""
+    v: float | None = None
+    """Of the history before the turn, where whole turns were compared."""
 
 
 class Speaker:
@@ -81,7 +101,8 @@ class Speaker:
         how: Saying,
         streamer: BaseStreamer | None = None,
     ) -> list[Answer]:
-        """The agent's next turn in each of some conversations; streamer: hears it as it comes."""
+        """The agent's next turn in each of some conversations; streamer: hears it as it comes,
+        or as a whole where whole turns are compared."""
         prompts = [self.prompt(messages, how.longest) for messages in conversations]
         width = max(map(len, prompts))
         tokens = torch.zeros(len(prompts), width, dtype=torch.int64)
@@ -91,21 +112,47 @@ class Speaker:
             mask[row, width - len(prompt) :] = 1
         # As the agent's scores have it, without what the language model's own settings add.
         chosen: dict[str, Any] = {"do_sample": how.sample, "repetition_penalty": 1.0}
-        if how.sample:
+        is_whole = candidates_of(self.model, how.candidates) > 1
+        if how.sample or is_whole:
             chosen |= {"temperature": how.temperature, "top_k": 0, "top_p": 1.0}
-        said = self.model.generate(
-            tokens.to(self.model.device),
-            beta=how.beta,
-            attention_mask=mask.to(self.model.device),
-            max_new_tokens=how.longest,
-            eos_token_id=self._end_id,
-            pad_token_id=0,
-            stop_strings=[self._end_text] if self._end_text else None,
-            tokenizer=self.tokenizer if self._end_text else None,
-            streamer=streamer,
+        options: dict[str, Any] = {
             **chosen,
-        )
+            "beta": how.beta,
+            "candidates": how.candidates,
+            "attention_mask": mask.to(self.model.device),
+            "max_new_tokens": how.longest,
+            "eos_token_id": self._end_id,
+            "pad_token_id": 0,
+            "stop_strings": [self._end_text] if self._end_text else None,
+            "tokenizer": self.tokenizer if self._end_text else None,
+        }
+        asked = tokens.to(self.model.device)
+        if is_whole:
+            found = self._read_whole(whole_turns(self.model, asked, **options))
+            for answer in found if streamer is not None else ():
+                print(answer.text, flush=True)
+            return found
+        said = self.model.generate(asked, streamer=streamer, **options)
         return [self._read(row) for row in said[:, width:].tolist()]
+
+    def _read_whole(self, turns: WholeTurns) -> list[Answer]:
+        """The chosen turn after each prompt, with those that it was compared with."""
+        found = []
+        for row, chosen in enumerate(turns.chosen.tolist()):
+            lengths, finished = turns.lengths[row].tolist(), turns.is_finished[row].tolist()
+            read = [
+                self._read(tokens[:length])
+                for tokens, length in zip(turns.tokens[row].tolist(), lengths, strict=True)
+            ]
+            candidates = [
+                Candidate(each.text, q, is_finished, number == chosen)
+                for number, (each, q, is_finished) in enumerate(
+                    zip(read, turns.q[row].tolist(), finished, strict=True)
+                )
+            ]
+            v = None if turns.v is None else float(turns.v[row])
+            found.append(replace(read[chosen], candidates=tuple(candidates), v=v))
+        return found
 
     def _read(self, tokens: list[int]) -> Answer:
         """What was said before the end of the turn; what follows it in a batch is nothing."""
@@ -161,6 +208,23 @@ def describe_values(values: Sequence[TokenValue]) -> str:
         columns = (shown(chance, 8), shown(each.q), shown(each.v), shown(gap))
         lines.append(f"{each.text!r:<20} " + " ".join(columns))
     return "\n".join(lines)
+
+
+def describe_candidates(answer: Answer) -> str:
+    """A table of the whole turns that were compared, for people."""
+    gap = "" if answer.v is None else f"{'Q - V':>9}"
+    lines = [f"  {'Q':>9} {gap}  the turns compared"]
+    for each in answer.candidates:
+        beyond = "" if answer.v is None else f"{each.q - answer.v:>9.3f}"
+        mark, cut = ">" if each.is_chosen else " ", "" if each.is_finished else " (cut off)"
+        lines.append(f"{mark} {each.q:>9.3f} {beyond}  {each.text!r}{cut}")
+    lines += [] if answer.v is None else [f"V before them {answer.v:.3f}"]
+    return "\n".join(lines)
+
+
+def candidates_json(answer: Answer) -> dict[str, Any]:
+    """The same for programs."""
+    return {"v": answer.v, "candidates": [asdict(each) for each in answer.candidates]}
 
 
 def values_json(values: Sequence[TokenValue]) -> list[Mapping[str, Any]]:

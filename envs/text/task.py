@@ -19,6 +19,7 @@ from textrl.envs.text.index import Index, make_index
 from textrl.envs.text.rows import HOW_TO_SKIP, TextRows
 from textrl.envs.text.sources import open_source
 from textrl.errors import UserError, first_line
+from textrl.evaluation.offline import FEW, too_few
 from textrl.model.language_model import lm_folder
 from textrl.tasks.task import LoggedTask, Share
 
@@ -38,6 +39,7 @@ class TextSettings:
     discount: float
     vocabulary: int
     """How many tokens the model knows."""
+    group_by: str = ""
 
 
 class TextTask(LoggedTask):
@@ -47,8 +49,11 @@ class TextTask(LoggedTask):
     language: TextLanguage
     observation_classes = 0
 
-    def __init__(self, language: TextLanguage, settings: TextSettings) -> None:
-        self.language, self._settings = language, settings
+    def __init__(
+        self, language: TextLanguage, settings: TextSettings, trained: "TextTask | None" = None
+    ) -> None:
+        """trained: the task that an agent learned, if this one is to judge it by other data."""
+        self.language, self._settings, self._trained = language, settings, trained
         self.discount = settings.discount
         self._held_out = lru_cache(maxsize=1)(self._read_held_out)
 
@@ -79,6 +84,7 @@ class TextTask(LoggedTask):
                 context=member.context,
                 discount=member.discount,
                 vocabulary=len(language.tokens),
+                group_by=options.group_by,
             ),
         )
 
@@ -92,7 +98,8 @@ class TextTask(LoggedTask):
 
     def with_data(self, data: str) -> "TextTask":
         """The same task on other conversations, none of which are for training."""
-        return TextTask(self.language, replace(self._settings, data=data, held_out=1.0))
+        settings = replace(self._settings, data=data, held_out=1.0)
+        return TextTask(self.language, settings, trained=self._trained or self)
 
     def summary(self) -> str:
         """For cards."""
@@ -109,7 +116,8 @@ class TextTask(LoggedTask):
     @cached_property
     def index(self) -> Index:
         """Where the conversations are, all of them looked through."""
-        index = make_index(open_source(self._settings.data), self.language)
+        settings = self._settings
+        index = make_index(open_source(settings.data, settings.group_by), self.language)
         name, summary = index.source.name, index.summary
         if summary.bad_rows and self._settings.on_bad_rows == "refuse":
             others = f"; {summary.bad_rows - 1:,} more are bad" if summary.bad_rows > 1 else ""
@@ -117,6 +125,8 @@ class TextTask(LoggedTask):
         if not summary.rows:
             skipped = f": all {summary.bad_rows} rows are bad" if summary.bad_rows else ""
             raise UserError(f"{name!r} has no conversation{skipped}")
+        if settings.group_by and settings.held_out < 1 and (index.groups() < 0).all():
+            raise UserError(f"--group-by {settings.group_by}: no row of {name!r} has that column")
         return index
 
     @cached_property
@@ -130,10 +140,12 @@ class TextTask(LoggedTask):
                 f"{self._settings.data!r} has one conversation: it takes two, one to learn from"
                 " and one to be judged by"
             )
-        count = min(max(1, round(self._settings.held_out * rows)), rows - 1)
-        held_out = np.random.default_rng(SPLIT_SEED).choice(rows, count, replace=False)
-        is_held_out = np.zeros(rows, dtype=bool)
-        is_held_out[held_out] = True
+        is_held_out = hold_out(self.index.groups(), self._settings.held_out)
+        if is_held_out.all():
+            raise UserError(
+                f"{self._settings.data!r} has one group: it takes two, one to learn from and one to"
+                " be judged by"
+            )
         return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
 
     def _rows(self) -> TextRows:
@@ -179,12 +191,49 @@ class TextTask(LoggedTask):
         """Some of them, drawn once and for all."""
         return self._held_out(episodes)
 
-    def _read_held_out(self, episodes: int) -> tuple[Rows, NDArray[np.float32]]:
+    def _chosen(self, episodes: int) -> NDArray[np.int64]:
         chosen = self._split[1]
         if episodes < len(chosen):
             random = np.random.default_rng(SPLIT_SEED)
             chosen = np.sort(random.choice(chosen, episodes, replace=False))
+        return chosen
+
+    def _read_held_out(self, episodes: int) -> tuple[Rows, NDArray[np.float32]]:
+        chosen = self._chosen(episodes)
         return self._rows().read(chosen), self.index.returns()[chosen]
+
+    def held_out_groups(self, episodes: int) -> NDArray[np.int64]:
+        """By the column that names them."""
+        return self.index.groups()[self._chosen(episodes)]
+
+    def learned(self, episodes: int) -> Rows:
+        """Some of the rows to learn from, of the file that the agent was trained on."""
+        task = self._trained or self
+        chosen = task._split[0]
+        if episodes < len(chosen):
+            chosen = np.random.default_rng(SPLIT_SEED).choice(chosen, episodes, replace=False)
+        return task._rows().read(np.sort(chosen))
+
+    def judged_by(self, episodes: int) -> str:
+        """Held out by this agent's training, or of another file that it may have seen part of."""
+        if self._trained is None:
+            return super().judged_by(episodes)
+        told = f"{episodes:,} of {len(self.index):,} conversations of {self._settings.data}, "
+        seen = self.seen_in_training(episodes)
+        if seen is None:
+            where = self._trained.settings()["data"]
+            return f"{told}trained on or not (the agent's own data, {where}, cannot be read)"
+        return f"{told}{f'{seen:,} of them' if seen else 'none of them'} trained on"
+
+    def seen_in_training(self, episodes: int) -> int | None:
+        """How many of these say what a conversation says that was learned; None = unknown."""
+        if self._trained is None:
+            return 0
+        try:
+            learned = self._trained.index.texts()[self._trained._split[0]]
+        except UserError:
+            return None
+        return int(np.isin(self.index.texts()[self._chosen(episodes)], learned).sum())
 
     def before_training(self) -> str:
         """How many there are, and what a look at some of them shows."""
@@ -198,6 +247,18 @@ class TextTask(LoggedTask):
             f" rewards from {summary.lowest_reward:g} to {summary.highest_reward:g};"
             f" {len(train):,} to learn from, {len(held_out):,} held out"
         )
+        groups = self.index.groups()
+        if (groups >= 0).any():
+            told += f"\nin {len(np.unique(groups)):,} groups, none of which is on both sides"
+        texts = self.index.texts()
+        twice = int(np.isin(texts[held_out], texts[train]).sum())
+        if twice:
+            told += (
+                f"\nwarning: {twice:,} of the held-out conversations say the same as one to learn"
+                " from: --group-by COLUMN keeps rows of one conversation together, or remove copies"
+            )
+        if (independent := len(np.unique(groups[held_out]))) < FEW:
+            told += f"\nwarning: {too_few(independent)}"
         if summary.bad_rows:
             kinds = ", ".join(f"{count:,} {kind}" for kind, count in summary.bad.items())
             told += f"\nleft out as bad: {kinds}"
@@ -207,6 +268,22 @@ class TextTask(LoggedTask):
         if counted["turns cut"]:
             told += f", {counted['turns cut']} of them within a message"
         return told
+
+
+def hold_out(groups: NDArray[np.int64], share: float) -> NDArray[np.bool_]:
+    """Which rows are held out: about this share, at least one, whole groups at random."""
+    rows = len(groups)
+    random = np.random.default_rng(SPLIT_SEED)
+    count = min(max(1, round(share * rows)), rows - 1)
+    is_held_out = np.zeros(rows, dtype=bool)
+    _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    if len(sizes) == rows:
+        is_held_out[random.choice(rows, count, replace=False)] = True
+        return is_held_out
+    order = random.permutation(len(sizes))
+    before = np.cumsum(sizes[order]) - sizes[order]
+    is_held_out[np.isin(group, order[before < count])] = True
+    return is_held_out
 
 
 def load_language(folder: Path, vocabulary: int | None = None) -> TextLanguage:

@@ -46,6 +46,7 @@ class VizdoomTask(Task):
     observation_classes = 0  # frames have no classes
     step_infos: tuple[str, ...] = ("x", "y", "angle", "spot", "success")
     frame_shape = FRAME_SHAPE
+    ends_at_goal = True
     episodes_at_once = FULL_EVALUATION  # an engine takes 20 MB and a quarter of a second to start
     sampled_rounds = SAMPLED_ROUNDS
 

@@ -117,6 +117,7 @@ def random_batch(episodes: int, length: int, vocabulary: int) -> Batch:
         has_next=~is_last,
         is_followed=~is_last,
         return_after=torch.zeros(positions.shape),
+        left=torch.zeros(len(positions), 1, dtype=torch.int64),
         action_count=positions.numel(),
         completed_count=episodes,
     )

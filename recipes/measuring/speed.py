@@ -1,5 +1,6 @@
 """Measure speed as ratios within one run: training step, play, scoring."""
 
+import math
 import statistics
 import tempfile
 import time
@@ -21,10 +22,11 @@ from textrl.acting.policy import Policy
 from textrl.config.presets import configure
 from textrl.config.train import TrainConfig
 from textrl.data.batches import Batch
-from textrl.data.windows import RowReader
+from textrl.data.windows import RowFiles, RowReader
 from textrl.evaluation.play import evaluate
 from textrl.model.build import new_model
 from textrl.model.network import TextRLModel
+from textrl.model.patches import PatchEncoder
 from textrl.tasks.members import Members, expect
 from textrl.tasks.task import Task
 from textrl.training.learner import Learner, make_loss
@@ -204,7 +206,11 @@ def collecting_rate() -> dict[str, float]:
 
 def of_vizdoom(task: Task, rows: Dataset) -> dict[str, float]:
     """What only the maze has."""
-    return {**collecting_rate(), "decoded_frames_per_second": decoding_rate(rows, task)}
+    return {
+        **collecting_rate(),
+        "decoded_frames_per_second": decoding_rate(rows, task),
+        **encoding_rates(task),
+    }
 
 
 def of_wordle(task: Any, rows: Dataset) -> dict[str, float]:
@@ -214,12 +220,36 @@ def of_wordle(task: Any, rows: Dataset) -> dict[str, float]:
 
 def decoding_rate(rows: Dataset, task: Task) -> float:
     """Frames per second from the memory map to arrays, window by window."""
-    reader = RowReader(rows, task.frame_shape)
+    reader = RowReader(RowFiles(rows), task.frame_shape)
     windows = [(row, first) for row in range(min(100, len(rows))) for first in range(0, 30, 10)]
     began = time.perf_counter()
     for row, first in windows:
         reader.frames(row, first, first + 10)
     return 10 * len(windows) / (time.perf_counter() - began)
+
+
+def encoding_rates(task: Task, frames: int = 528, rounds: int = 7) -> dict[str, float]:
+    """Frames per second through the encoder and back, by its filters and precision.
+
+    528 frames are a step of 16 windows of 32 decisions. The kinds take turns, so that whatever else
+    the machine does meets all of them; what counts is each one's fastest turn.
+    """
+    assert task.frame_shape is not None
+    pixels = torch.randint(0, 256, (frames, *task.frame_shape), dtype=torch.uint8)
+    encoders = {
+        f"encoded_frames_per_second_{'_'.join(map(str, filters))}_{precision}": PatchEncoder(
+            task.frame_shape, 1, 128, filters, precision
+        )
+        for filters in ((32, 64, 32), (16, 32, 32))
+        for precision in ("float32", "bfloat16")
+    }
+    fastest = dict.fromkeys(encoders, math.inf)
+    for _ in range(rounds):
+        for name, encoder in encoders.items():
+            began = time.perf_counter()
+            encoder(pixels).sum().backward()
+            fastest[name] = min(fastest[name], time.perf_counter() - began)
+    return {name: frames / seconds for name, seconds in fastest.items()}
 
 
 def scoring_rate(task: Any) -> float:

@@ -17,7 +17,12 @@ PAGE = "docs/combined.md"
 TASKS = ("wordle", "gridworld", "vizdoom")
 TOGETHER = "together"
 METHODS = ("bc", "alone", TOGETHER)
-"""Imitation, the preset's own algorithm, both on one task; and the agent of all tasks."""
+"""Imitation, reinforcement learning, both on one task; and the agent of all tasks."""
+ALONE = {
+    "vizdoom": "--algo cql --episodes 600 --max-steps 2000 --filters 32,64,32 --no-hide-actions"
+    " --temperature 1 --final-learning-rate 0.05"
+}
+"""Where the agent of all tasks learns one of them otherwise than that task's own preset does."""
 DECODINGS = {"sampled": SAMPLED, "greedy": GREEDY}
 
 
@@ -30,7 +35,8 @@ def plan_together(scale: str, seeds: int, folder: Path) -> list[Run]:
         name = f"{TOGETHER}-seed{seed}"
         runs.append(Run("", TOGETHER, seed, here / name, ("--task", ",".join(TASKS), *common)))
         for task in TASKS:
-            for method, flags in (("alone", ()), ("bc", ("--algo", "bc"))):
+            own = ALONE.get(task, "").split()
+            for method, flags in (("alone", own), ("bc", [*own, "--algo", "bc"])):
                 where = here / task / f"{method}-seed{seed}"
                 runs.append(Run(task, method, seed, where, ("--task", task, *common, *flags)))
     return runs

@@ -5,6 +5,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
+OPE = "ope"  # how far off-policy estimates can be trusted
 THEORY, THEORY_PARTS = "theory", ("suboptimality", "clusters", "lemma")
 GREEDY, SAMPLED = ("decodings", "greedy"), ("decodings", "sampled")
 
@@ -63,6 +64,7 @@ class Run:
     flags: tuple[str, ...]
 
 
+SEES_ITS_ACTIONS = "--no-hide-actions --temperature 1"  # the paper's agents do
 RNN = "--backbone rnn --width 128 --representation-hidden 256"  # appendix B's encoder
 EXPERIMENTS = {
     "gridworld": Experiment(
@@ -84,10 +86,12 @@ EXPERIMENTS = {
         title="ViZDoom My Way Home",
         table="Table 1 of the paper",
         methods={
-            "bc": "--algo bc",
-            "filtered-bc": "--algo filtered-bc",
-            "cql": "--algo cql",
-            "cql+bisim": "--algo cql --bisim 0.02",
+            "bc": f"--algo bc {SEES_ITS_ACTIONS}",
+            "filtered-bc": f"--algo filtered-bc {SEES_ITS_ACTIONS}",
+            "cql": f"--algo cql {SEES_ITS_ACTIONS}",
+            "cql+bisim": f"--algo cql --bisim 0.02 {SEES_ITS_ACTIONS}",
+            "iql": "--algo iql",
+            "iql+bisim": "--algo iql --bisim 0.02",
         },
         # Appendix B: the next action comes from a softmax.
         views={
@@ -100,12 +104,17 @@ EXPERIMENTS = {
             "base": {"bc": 0.05, "filtered-bc": 0.41, "cql": 0.64, "cql+bisim": 0.71},
             "hard": {"bc": 0.01, "filtered-bc": 0.12, "cql": 0.43, "cql+bisim": 0.58},
         },
-        differences=(("cql+bisim", "cql"), ("cql", "filtered-bc"), ("cql", "bc")),
+        differences=(
+            *(("cql+bisim", "cql"), ("cql", "filtered-bc"), ("cql", "bc")),
+            *(("iql", "cql"), ("iql+bisim", "iql")),
+        ),
         # The paper's weight, 0.02, flattens the small network's representations within minutes.
-        quick_methods={"cql+bisim": "--algo cql --bisim 0.002"},
-        # Half of the preset's steps; an evaluation at the end follows anyway.
-        quick="--max-steps 1000 --evaluate-episodes 4",
-        seeds=3,
+        quick_methods={
+            "cql+bisim": f"--algo cql --bisim 0.002 {SEES_ITS_ACTIONS}",
+            "iql+bisim": "--algo iql --bisim 0.002",
+        },
+        # Five eighths of the preset's steps; an evaluation at the end follows anyway.
+        quick="--max-steps 5000 --evaluate-every 5000 --evaluate-episodes 4",
         best_player="navigator",
         page="docs/vizdoom.md",
     ),

@@ -49,7 +49,8 @@ def metric_teacher(metric: NDArray[np.float64], hidden: Hidden, seed: int) -> Te
         ours, theirs = ours[is_pair], theirs[is_pair]
         of = torch.from_numpy(states)
         apart = (phi[ours] - phi[theirs]).norm(dim=-1)
-        return METRIC_WEIGHT * (apart - table[of[ours], of[theirs]]).square().mean()
+        errors: Tensor = apart - table[of[ours], of[theirs]]
+        return METRIC_WEIGHT * errors.square().mean()
 
     return teach
 

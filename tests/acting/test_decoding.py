@@ -162,3 +162,17 @@ def test_decoding_as_trained_unless_told(language: Language, make_model: MakeMod
     model = make_model(language, beta=3.0, candidates=5, plausible=0.2)
     assert Decoding.of(model, sample=True) == Decoding(3.0, True, 5, 0.2)
     assert Decoding.of(model, sample=False, beta=0.0, candidates=1) == Decoding(0.0, False, 1, 0.2)
+
+
+def test_a_low_temperature_prefers_the_likelier(language: Language) -> None:
+    output = TextRLOutput(policy=torch.tensor([[[0.0, 1.0, 0.0, 0.0]]]).expand(DRAWS, 1, 4))
+    legal = torch.tensor([True, True, False, False]).expand(DRAWS, 4)
+    for temperature in (1.0, 0.5):
+        decoding = Decoding(1.0, sample=True, temperature=temperature)
+        spelling = Spelling(decoding, 1, DRAWS, torch.Generator().manual_seed(0))
+        choice = spelling.extend(output, legal)
+        expected = 1 / (1 + np.exp(-1 / temperature))
+        assert float(choice.token.float().mean()) == pytest.approx(expected, abs=0.03)
+        # What people are shown is the chance that it has.
+        chance = choice.scores[0].softmax(dim=-1)[1]
+        assert float(chance) == pytest.approx(expected, abs=1e-5)

@@ -182,6 +182,7 @@ def test_by_hand() -> None:
         has_next=~ones,
         is_followed=~ones,
         return_after=torch.zeros(2, 1),
+        left=torch.zeros(2, 1, dtype=torch.int64),
         action_count=2,
         completed_count=2,
         place_stride=GROUPS,  # the two are of one group

@@ -181,7 +181,7 @@ def test_the_shipped_preset_parses() -> None:
     algorithms = [member.algo for member in config.members.values()]
     assert algorithms == ["ilql", "cql", "cql", "ilql"]
     assert config.algorithms == "wordle ilql, gridworld cql, vizdoom cql, twenty ilql"
-    assert parse(PRESETS, "--task", "vizdoom").algorithms == "cql"
+    assert parse(PRESETS, "--task", "vizdoom").algorithms == "iql"
 
 
 def test_the_shipped_mix_is_of_the_tasks_that_are_there() -> None:

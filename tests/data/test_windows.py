@@ -20,7 +20,7 @@ from textrl.data.batches import Batch, EpisodeBatches
 from textrl.data.episode import Episode, Step
 from textrl.data.frames import encode_frame
 from textrl.data.language import BEGIN_ID, FRAME, Language
-from textrl.data.windows import RowReader, WindowBatches, cuts_of
+from textrl.data.windows import RowFiles, RowReader, WindowBatches, cuts_of
 from textrl.errors import UserError
 from textrl.losses.ilql import ilql_loss
 from textrl.model.network import TextRLModel
@@ -121,6 +121,8 @@ def assert_windows(
     expected = slow_collate([part for part, _ in cut], language)
     for row, (number, first) in enumerate(starts):
         following = episodes[number].steps[first + window :]
+        tokens_left = sum(len(step.action) for step in following)
+        expected["left"][row] = [-1 if episodes[number].truncated else tokens_left]
         if following:
             expected["is_followed"][row][-1] = True
             expected["return_after"][row][-1] = sum(step.reward for step in following)
@@ -471,7 +473,7 @@ def test_no_map_outlives_its_step(seeing: Language, make_rows: MakeRows) -> None
 
     rows = make_rows(long_episodes(seeing))
     before = maps()
-    reader = RowReader(rows, SHAPE)
+    reader = RowReader(RowFiles(rows), SHAPE)
     assert maps() == before + 1
     # Copies: they keep no map.
     row, frames = reader.row(7), reader.frames(7, 0, 2)
@@ -488,7 +490,7 @@ def test_a_reader_finds_any_row_and_any_of_its_frames(
 ) -> None:
     episodes = long_episodes(seeing)
     parts = (episodes[:1], episodes[1:4], episodes[4:])
-    reader = RowReader(concatenate_datasets([make_rows(part) for part in parts]), SHAPE)
+    reader = RowReader(RowFiles(concatenate_datasets([make_rows(part) for part in parts])), SHAPE)
 
     def tokens_of(episode: Episode) -> list[int]:
         answers = [token for step in episode.steps for token in step.action + step.observation]

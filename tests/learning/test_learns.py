@@ -30,6 +30,7 @@ WORDS = ("light", "might", "night", "right", "sight", "fight", "tight", "eight",
         ("cql", {"conservatism": 0.3, "return_lambda": 0.9}),
         ("ilql", {}),
         ("ilql", {"bisim": 0.05}),
+        ("iql", {"return_lambda": 0.9, "advantage_scale": 0.3}),
     ],
 )
 def test_every_algorithm_learns_to_use_the_clues(
@@ -46,7 +47,7 @@ def test_every_algorithm_learns_to_use_the_clues(
         batch_size=32,
         max_steps=400,
         warmup_steps=20,
-        action_lambda=0.9,
+        **({"action_lambda": 0.9} if algo == "ilql" else {}),
         discount=1.0,
         evaluate_every=400,
         save_every=400,

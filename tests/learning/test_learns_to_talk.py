@@ -39,6 +39,7 @@ def conversations(count: int, random: torch.Generator) -> Batch:
         has_next=~ends,
         is_followed=~ends,
         return_after=torch.zeros(count, 2),
+        left=torch.zeros(count, 1, dtype=torch.int64),
         action_count=2 * count,
         completed_count=count,
     )

@@ -31,6 +31,7 @@ class Case:
                 q=outputs.q[:, episodes],
                 target_q=outputs.target_q[:, episodes],
                 v=outputs.v[episodes],
+                slow_v=outputs.slow_v[episodes],
             ),
             replace(batch, **{name: getattr(batch, name)[episodes] for name in TENSORS}),
         )
@@ -50,6 +51,7 @@ class Case:
                 q=wider(outputs.q, 2, GARBAGE),
                 target_q=wider(outputs.target_q, 2, GARBAGE),
                 v=wider(outputs.v, 1, GARBAGE),
+                slow_v=wider(outputs.slow_v, 1, GARBAGE),
             ),
             replace(
                 batch,
@@ -66,7 +68,7 @@ class Case:
         """The gradient of the loss at each output, None where nothing arrives."""
         leaves = {
             name: getattr(self.outputs, name).detach().clone().requires_grad_()
-            for name in ("policy", "q", "target_q", "v")
+            for name in ("policy", "q", "target_q", "v", "slow_v")
         }
         loss(TextRLOutput(**leaves), self.batch).backward()
         return {name: leaf.grad for name, leaf in leaves.items()}
@@ -104,6 +106,7 @@ def random_case() -> Callable[..., Case]:
                 q=torch.from_numpy(rng.normal(size=(2, batch, states, tokens))),
                 target_q=torch.from_numpy(rng.normal(size=(2, batch, states, tokens))),
                 v=torch.from_numpy(rng.normal(size=(batch, states))),
+                slow_v=torch.from_numpy(rng.normal(size=(batch, states))),
             ),
             Batch(
                 tokens=torch.zeros(batch, 2 * actions, dtype=torch.int64),
@@ -117,6 +120,7 @@ def random_case() -> Callable[..., Case]:
                 has_next=torch.from_numpy(is_action & (~is_last | np.array(truncated)[:, None])),
                 is_followed=torch.from_numpy(is_action & ~is_last),
                 return_after=torch.zeros(taken.shape, dtype=torch.float64),
+                left=torch.where(torch.tensor(truncated), -1, 0)[:, None],
                 action_count=sum(lengths),
                 completed_count=int(ends_action.sum()),
             ),

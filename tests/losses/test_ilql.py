@@ -51,6 +51,7 @@ def two_actions(has_next: bool) -> tuple[TextRLOutput, Batch]:
         has_next=torch.tensor([[True, has_next]]),
         is_followed=torch.tensor([[True, False]]),
         return_after=torch.zeros(1, 2),
+        left=torch.zeros(1, 1, dtype=torch.int64),
         action_count=2,
         completed_count=2,
     )

@@ -10,6 +10,7 @@ from transformers.generation.streamers import BaseStreamer
 from tests.tiny_lms import CONFIGS, TOKENS, agent_on, random_tokens, save_lm
 from textrl.data.language import Language
 from textrl.errors import UserError
+from textrl.model.generation import whole_turns
 from textrl.model.network import TextRLModel
 
 HOW = {"max_new_tokens": 10, "do_sample": False, "pad_token_id": 0, "eos_token_id": None}
@@ -118,3 +119,60 @@ def test_other_agents_do_not_generate(language: Language, make_model: object) ->
     model: TextRLModel = make_model(language)  # type: ignore[operator]
     with pytest.raises(UserError, match="only an agent on a language model generates"):
         model.generate(random_tokens(1, 3))
+
+
+def test_whole_turns_are_chosen_by_q_at_their_end(tmp_path: Path) -> None:
+    save_lm("llama", tmp_path)
+    agent, prompts = agent_on(tmp_path, moved=True), random_tokens(2, 5)
+    ends = [*range(10, 16)]
+    how = {"max_new_tokens": 6, "pad_token_id": 0, "eos_token_id": ends, "top_k": 0}
+    torch.manual_seed(3)
+    turns = whole_turns(agent, prompts, candidates=8, **how)
+    assert turns.tokens.shape[:2] == (2, 8)
+    assert turns.is_finished.any(dim=1).all() and not turns.is_finished.all()
+    for row in range(2):
+        for number in range(8):
+            said = turns.tokens[row, number, : turns.lengths[row, number]]
+            assert (said[-1] in ends) == bool(turns.is_finished[row, number])
+            assert not {*said[:-1].tolist()} & {*ends}
+            with torch.no_grad():
+                before = agent(prompts[row : row + 1])
+                last = agent(torch.cat([prompts[row], said[:-1]])[None])
+            q = last.target_q[:, 0, -1, said[-1]].min()
+            torch.testing.assert_close(turns.q[row, number], q, rtol=0, atol=1e-5)
+            torch.testing.assert_close(turns.v[row], before.v[0, -1], rtol=0, atol=1e-5)
+        of_finished = turns.q[row].masked_fill(~turns.is_finished[row], -torch.inf)
+        assert turns.chosen[row] == of_finished.argmax()
+    torch.manual_seed(3)
+    given = agent.generate(prompts, candidates=8, **how)
+    assert torch.equal(given, torch.cat([prompts, turns.chosen_tokens], dim=1))
+    torch.manual_seed(3)
+    padded = torch.cat([prompts, torch.zeros(2, 2, dtype=torch.int64)], dim=1)
+    mask = torch.tensor([[1] * 5 + [0] * 2] * 2)
+    again = whole_turns(agent, padded, candidates=8, attention_mask=mask, **how)
+    assert torch.equal(again.tokens, turns.tokens)
+    torch.testing.assert_close(again.q, turns.q, rtol=0, atol=1e-5)
+
+
+def test_a_higher_beta_draws_better_turns(tmp_path: Path) -> None:
+    save_lm("gpt2", tmp_path)
+    agent, prompts = agent_on(tmp_path, moved=True), random_tokens(1, 5).expand(64, -1)
+    how = {"max_new_tokens": 4, "pad_token_id": 0, "eos_token_id": None, "top_k": 0}
+    mean = {}
+    for beta in (0.01, 100.0):
+        torch.manual_seed(0)
+        turns = whole_turns(agent, prompts, candidates=4, beta=beta, do_sample=True, **how)
+        mean[beta] = float(turns.q.gather(1, turns.chosen[:, None]).mean())
+        assert not turns.is_finished.any() and (turns.lengths == 4).all()
+    best = float(turns.q.amax(dim=1).mean())
+    assert mean[0.01] + 0.01 < mean[100.0] <= best + 1e-6
+
+
+def test_who_has_no_candidates_answers_token_by_token(tmp_path: Path) -> None:
+    save_lm("llama", tmp_path)
+    imitator, prompts = agent_on(tmp_path, heads=("policy",)), random_tokens(2, 5)
+    one = imitator.generate(prompts, **HOW)
+    assert torch.equal(imitator.generate(prompts, candidates=5, **HOW), one)
+    agent = agent_on(tmp_path, moved=True)
+    with pytest.raises(UserError, match="num_beams is for turns chosen token by token"):
+        agent.generate(prompts, candidates=5, num_beams=2, **HOW)

@@ -179,6 +179,19 @@ def test_prompts_of_a_file_are_answered_in_order_whatever_the_batch(place: Path,
         assert all(abs(each["q"]) + abs(each["v"]) > 0 for each in line["tokens"])
 
 
+def test_whole_answers_with_their_values(place: Path, run: Run) -> None:
+    (place / "asked.txt").write_text("hello there\nplease tell me\n")
+    common = ["whole", "--prompts", "asked.txt", "--max-new-tokens", 5, "--candidates", 4]
+    run(play, *common, "--seed", 1, "--values", "--answers", "whole.jsonl")
+    for line in map(json.loads, (place / "whole.jsonl").read_text().splitlines()):
+        (chosen,) = [each for each in line["candidates"] if each["is_chosen"]]
+        assert len(line["candidates"]) == 4 and isinstance(line["v"], float)
+        assert line["messages"][-1]["content"] == chosen["text"]
+        assert line["tokens"][-1]["q"] == pytest.approx(chosen["q"], abs=1e-5)
+        finished = [each for each in line["candidates"] if each["is_finished"]]
+        assert chosen["q"] == max(each["q"] for each in finished or line["candidates"])
+
+
 def test_a_chat(
     place: Path,
     run: Run,
@@ -186,11 +199,17 @@ def test_a_chat(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     said = "hello there\n/values\nhow are you?\n/beta 3\n/beta much\n/vlues\nodd <|eot_id|>\n/new\n"
+    said += "/values\n/candidates 0\n/candidates 3\n/values\nhow much?\n"
     monkeypatch.setattr(sys, "stdin", io.StringIO(said))
     run(play, "whole", "--max-new-tokens", 4)
     heard = capsys.readouterr().out
-    assert heard.count("agent: ") == 2
-    assert heard.count("'\\n'") <= heard.count("Q - V") == 1
+    assert heard.count("agent: ") == 3
+    assert heard.count("'\\n'") <= heard.count("Q - V") == 3
+    assert "/candidates takes a number from 1 on, not '0'" in heard and "(candidates 3)" in heard
+    compared = heard.partition("the turns compared")[2].splitlines()[1:4]
+    assert sorted(line[0] for line in compared) == [" ", " ", ">"]
+    shown = [float(line[1:].split()[0]) for line in compared]
+    assert "V before them" in heard and len(set(shown)) > 1
     assert "(values on)" in heard and "(beta 3)" in heard and "(a new conversation)" in heard
     assert "/beta takes a number, not 'much'" in heard
     assert "unknown command '/vlues': did you mean '/values'?" in heard

@@ -17,7 +17,7 @@ from textrl.acting.decoding import Decoding
 from textrl.acting.policy import Policy
 from textrl.bisimulation.pairs import draw_pairs
 from textrl.config.presets import configure
-from textrl.config.train import BisimulationConfig, MemberConfig, TrainConfig
+from textrl.config.train import BisimulationConfig, MemberConfig, Stage, TrainConfig
 from textrl.data.batches import Batch, EpisodeBatches
 from textrl.data.episode import Episode, Step
 from textrl.data.frames import encode_frame
@@ -144,7 +144,7 @@ def test_a_step_has_a_part_of_each_game(batches: MemberBatches, members: Members
 def loss(model: TextRLModel, config: TrainConfig, batch: Batch) -> tuple[torch.Tensor, Any, Any]:
     learner = Learner(config, Accelerator(cpu=True), model, make_loss(config))
     learner.restore(Path("nowhere"))
-    return learner._loss_of(batch, draw_pairs(batch, (5,)))
+    return learner._loss_of(batch, draw_pairs(batch, (5,)), None, Stage.ALGORITHM)[:3]
 
 
 def test_the_loss_is_the_weighted_sum_of_the_games(

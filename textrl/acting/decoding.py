@@ -31,6 +31,8 @@ class Decoding:
     plausible: float = 0.0
     acts_by: tuple[str, ...] = ()
     """Which heads count, policy or q; none named = those that are there."""
+    temperature: float = 1.0
+    """What scores are divided by before one is drawn."""
 
     @classmethod
     def of(
@@ -48,6 +50,7 @@ class Decoding:
             config.candidates if candidates is None else candidates,
             config.plausible,
             config.acts_by,
+            config.temperature,
         )
 
     @property
@@ -92,9 +95,9 @@ class Spelling:
 
     def extend(self, output: TextRLOutput, legal: Tensor) -> Choice:
         """Choose the next token of every candidate; output, legal: of the rows so far."""
-        scores = action_scores(output, legal[:, None], self._decoding.beta, self._decoding.acts_by)[
-            :, 0
-        ]
+        decoding = self._decoding
+        scores = action_scores(output, legal[:, None], decoding.beta, decoding.acts_by)[:, 0]
+        scores = scores / decoding.temperature
         if self._candidates == 1:
             token, parent = self._one(scores)
         else:
@@ -115,7 +118,7 @@ class Spelling:
             log_odds = self._log_odds[:, None] + log_odds
         if self._decoding.sample:
             parent = row if self.choices else row.repeat_interleave(self._candidates)
-            token = self._draw(log_odds[parent])
+            token = self._draw(log_odds[parent] / self._decoding.temperature)
             self._log_odds = log_odds[parent, token]
         else:
             of_episode = log_odds.view(self._episodes, -1)

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from textrl.algorithms.algorithm import Algorithm
-from textrl.algorithms.values import ValueOptions
+from textrl.algorithms.values import ConservativeOptions
 
 
 @dataclass(frozen=True)
-class CQLOptions(ValueOptions):
+class CQLOptions(ConservativeOptions):
     """What the loss weighs."""
 
 

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 from textrl.algorithms.algorithm import Algorithm
-from textrl.algorithms.values import ValueOptions
+from textrl.algorithms.values import ConservativeOptions
 from textrl.config.options import option
 
 
 @dataclass(frozen=True)
-class ILQLOptions(ValueOptions):
+class ILQLOptions(ConservativeOptions):
     """What the loss weighs, and how V learns.
 
     expectile: 0.5 is the mean, 1 the best action's value. action_lambda mixes the targets within an

@@ -59,6 +59,21 @@ class MemberConfig:
         section=MODEL,
         minimum=1,
     )
+    filters: str = option(
+        "32,64,32", "tasks with frames: filters of each convolution that reads them", section=MODEL
+    )
+    frame_precision: Literal["auto", "float32", "bfloat16"] = option(
+        "auto",
+        "tasks with frames: what the convolutions compute in; auto takes bfloat16 where this"
+        " machine is clearly faster with it",
+        section=MODEL,
+    )
+    hide_actions: bool = option(
+        False,
+        "let the model see what it observed but not what it did; players who repeat themselves"
+        " teach an agent to copy its own last action",
+        section=MODEL,
+    )
     batch_size: int = option(
         64, "episodes per step, over all processes", section=OPTIMIZATION, minimum=1
     )
@@ -83,6 +98,17 @@ class MemberConfig:
         minimum=0,
         maximum=1,
     )
+    act_by: Literal["auto", "policy", "values", "both"] = option(
+        "auto",
+        "which heads choose its actions; auto is what its algorithm is made for",
+        section=OUTPUT,
+    )
+    temperature: float = option(
+        1.0,
+        "of sampled actions: below 1 the likelier ones are likelier still",
+        section=OUTPUT,
+        above=0,
+    )
     task_options: Any = NoOptions()
     """What its task declares."""
     algo_options: Any = NoOptions()
@@ -94,6 +120,18 @@ class MemberConfig:
                 f"batch_size {self.batch_size} does not divide into accumulation"
                 f" {self.accumulation} equal parts: change one of them"
             )
+
+        _ = self.filter_sizes  # refuses what is none
+
+    @property
+    def filter_sizes(self) -> tuple[int, ...]:
+        """Filters of each of the three convolutions."""
+        sizes = self.filters.split(",")
+        if len(sizes) != 3 or not all(size.strip().isdecimal() and int(size) for size in sizes):
+            raise UserError(
+                f"--filters must be three numbers such as 32,64,32, not {self.filters!r}"
+            )
+        return tuple(int(size) for size in sizes)
 
     @property
     def discount(self) -> float:
@@ -438,9 +476,15 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "members", MappingProxyType(dict(self.members)))
-        is_new = self.backbone in NEW_BACKBONES
-        encoder = self.representation
-        for is_wrong, why in (
+        for is_wrong, why in (*self._mistakes_in_encoder(), *self._mistakes()):
+            if is_wrong:
+                raise UserError(why)
+        _ = self.proportions  # refuses a wrong mix
+
+    def _mistakes_in_encoder(self) -> tuple[tuple[object, str], ...]:
+        """What does not go with how the representation is made: whether it is so, and why."""
+        is_new, encoder = self.backbone in NEW_BACKBONES, self.representation
+        return (
             (
                 encoder.source and not is_new,
                 f"--represent {encoder.source} is for new backbones: with --backbone"
@@ -469,6 +513,12 @@ class TrainConfig:
                 " them out, or train by both throughout with --represent hindsight"
                 " --represent-steps 0",
             ),
+        )
+
+    def _mistakes(self) -> tuple[tuple[object, str], ...]:
+        """What else does not go together."""
+        is_new = self.backbone in NEW_BACKBONES
+        return (
             (
                 self.optimizer == "muon" and self.backbone == "rnn",
                 "muon is made for gpt2's matrices: with --backbone rnn use adamw",
@@ -501,10 +551,7 @@ class TrainConfig:
                 self.mix and len(self.members) == 1,
                 f"--mix {self.mix} is for several tasks, and {self.task} is one",
             ),
-        ):
-            if is_wrong:
-                raise UserError(why)
-        _ = self.proportions  # refuses a wrong mix
+        )
 
     @property
     def asks(self) -> bool:

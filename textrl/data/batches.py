@@ -40,6 +40,7 @@ class Batch:
     has_next: Tensor  # True where the next state has a value: neither terminal nor padding
     is_followed: Tensor  # True where the episode has another action, be it beyond this window
     return_after: Tensor  # discounted return after a window's last action; 0 within and at the end
+    left: Tensor  # (batch, 1): action tokens after the window; -1 where a time limit is the end
     # Of the whole step, over all processes and micro-batches:
     action_count: float  # action tokens, each as often as its episode's weight says
     completed_count: float  # actions completed, likewise
@@ -103,6 +104,7 @@ def collate(rows: Rows, picks: NDArray[np.integer], language: TokenLanguage) -> 
     is_last = np.arange(is_action.shape[1]) == counts[:, None] - 1
     has_next = is_action & (~is_last | truncated[:, None])
     rest = np.full(len(picks), np.nan) if rows.rest is None else rows.rest[picks]
+    left = np.where(truncated, -1, 0) if rows.left is None else rows.left[picks]
     goes_on = is_last & ~np.isnan(rest)[:, None]
     is_followed = goes_on | (is_action & ~is_last)
     legal = None
@@ -127,6 +129,7 @@ def collate(rows: Rows, picks: NDArray[np.integer], language: TokenLanguage) -> 
         has_next=torch.from_numpy(has_next),
         is_followed=torch.from_numpy(is_followed),
         return_after=torch.from_numpy(np.where(goes_on, rest[:, None], 0.0)).float(),
+        left=torch.from_numpy(left[:, None]),
         action_count=(often @ counts).item(),
         completed_count=(often @ ends_action.sum(axis=1)).item(),
         weight=None if weight is None else torch.from_numpy(weight),

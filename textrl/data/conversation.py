@@ -3,7 +3,7 @@
 import difflib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,7 +16,16 @@ AGENT = "assistant"
 ROLES = ("system", "user", AGENT, "tool")
 OTHER_NAMES = {"human": "user", "customer": "user", "gpt": AGENT, "bot": AGENT, "model": AGENT}
 """What other formats call our roles."""
-ROW_KEYS = ("messages", "reward", "terminated", "truncated", "weight", "behaviour")
+FOREIGN_KEYS = {
+    "conversations": "sharegpt",
+    "completion": "prompt-completion",
+    "chosen": "preference",
+    "chat_logs": "casino",
+}
+"""Keys by which rows of other formats are known, and what `textrl collect --from` calls those."""
+ROW_KEYS = ("messages", "reward", "terminated", "truncated", "weight", "behaviour", "group")
+GROUP = "group"
+"""The key that names a row's group, unless another one is to."""
 MESSAGE_KEYS = ("role", "content", "reward")
 LONGEST_MESSAGE = 1_000_000  # characters
 NEARLY_THE_SAME = 0.9  # of two keys, by difflib's ratio: 'rewards' and 'reward'
@@ -50,6 +59,14 @@ class Conversation:
     weight: float = 1.0
     behaviour: str = "logged"
     """Who was the assistant."""
+    group: str = ""
+    """Rows of one group are not independent of each other; "" = it is alone."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What was said, whoever said it, by which a conversation is known again: the two sides of
+        one differ in roles and instructions alone."""
+        return tuple(message.content for message in self.messages if message.role != "system")
 
     @property
     def episode_return(self) -> float:
@@ -57,8 +74,16 @@ class Conversation:
         return math.fsum(message.reward for message in self.messages)
 
 
-def parse_line(line: bytes) -> Conversation:
-    """The conversation in a line of JSON; BadRow says what is wrong with it."""
+def parse_line(line: bytes, group_by: str = GROUP) -> Conversation:
+    """The conversation in a line of JSON; BadRow says what is wrong with it.
+
+    group_by: the key that names its group.
+    """
+    return read_conversation(decode_line(line), group_by)
+
+
+def decode_line(line: bytes) -> Any:
+    """What a line of JSON holds."""
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -68,7 +93,7 @@ def parse_line(line: bytes) -> Conversation:
             "save the file as UTF-8",
         ) from None
     try:
-        row = json.loads(text, object_pairs_hook=_unique)
+        return json.loads(text, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         if text.lstrip().startswith("[") or text.strip() in ("{", "}", "]"):
             remedy = "write one conversation a line, not one JSON document over many lines"
@@ -77,7 +102,11 @@ def parse_line(line: bytes) -> Conversation:
         # Python's message ends in the place, of which line 1 is no news.
         fault = str(error).replace("line 1 ", "") or type(error).__name__
         raise BadRow("not JSON", f"not JSON: {fault}", remedy) from None
-    return read_conversation(row)
+
+
+def other_format(keys: Iterable[str]) -> str | None:
+    """What `textrl collect --from` calls the format of rows with these keys, if it knows them."""
+    return next((FOREIGN_KEYS[key] for key in keys if key in FOREIGN_KEYS), None)
 
 
 def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -89,7 +118,7 @@ def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def read_conversation(row: object) -> Conversation:
+def read_conversation(row: object, group_by: str = GROUP) -> Conversation:
     """Check one row, as JSON or Arrow gives it; a value of null is as good as none."""
     if not isinstance(row, Mapping):
         raise BadRow(
@@ -100,6 +129,10 @@ def read_conversation(row: object) -> Conversation:
     if "messages" not in given:
         keys = ", ".join(map(repr, given)) or "none"
         remedy = "give a list of {role, content}"
+        if other := other_format(given):
+            remedy = f"convert the file with textrl collect --from {other}"
+        elif "is_action" in given:
+            remedy = "these are episodes of a game: choose its --task"
         raise BadRow("no messages", f"no 'messages' (keys: {keys})", remedy)
     if not isinstance(given["messages"], list):
         raise BadRow(
@@ -131,7 +164,11 @@ def read_conversation(row: object) -> Conversation:
     behaviour = given.get("behaviour", Conversation.behaviour)
     if not isinstance(behaviour, str):
         raise BadRow("wrong type", f"'behaviour' is {_kind(behaviour)}", "give text or nothing")
-    return Conversation(tuple(messages), _is_truncated(given), weight, behaviour)
+    group = given.get(group_by, "")
+    if isinstance(group, bool) or not isinstance(group, str | int):
+        remedy = "give text, a whole number or nothing"
+        raise BadRow("wrong type", f"{group_by!r} is {_kind(group)}", remedy)
+    return Conversation(tuple(messages), _is_truncated(given), weight, behaviour, str(group))
 
 
 def read_message(number: int, message: object) -> Message:
@@ -152,9 +189,11 @@ def read_message(number: int, message: object) -> Message:
             raise BadRow("unknown role", f"{called}: unknown role {role!r}", remedy)
         raise BadRow("unknown role", called, str(unknown("role", role, ROLES)))
     if content is None:
-        raise BadRow("empty content", f"{called} ({role}) has no content", "give text")
+        remedy = "textrl collect --from openai keeps tool calls as text"
+        remedy = remedy if "tool_calls" in given else "give text"
+        raise BadRow("empty content", f"{called} ({role}) has no content", remedy)
     if not isinstance(content, str):
-        remedy = "only text can be read: join its text parts"
+        remedy = "only text can be read: textrl collect --from openai joins text parts"
         raise BadRow("wrong type", f"the content of {called} is {_kind(content)}", remedy)
     if not content.strip():
         raise BadRow("empty content", f"the content of {called} ({role}) is empty", "remove it")

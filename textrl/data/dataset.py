@@ -24,6 +24,7 @@ from datasets import load_from_disk as load_folder
 from numpy.typing import NDArray
 
 from textrl.config.hub_names import is_hub_name
+from textrl.data.conversation import other_format
 from textrl.data.download import reason
 from textrl.data.episode import Episode
 from textrl.errors import UserError
@@ -61,6 +62,8 @@ class Rows:
     truncated: NDArray[np.bool_]
     rest: NDArray[np.float32] | None = None
     """Of parts of episodes: the discounted return that followed; nan where the episode ends."""
+    left: NDArray[np.int64] | None = None
+    """Of parts of episodes: action tokens that follow; -1 where a time limit ends the episode."""
     ends_action: NDArray[np.bool_] | None = None
     """Per token, where the language has no grammar that tells: it completes an action."""
     weight: NDArray[np.float32] | None = None
@@ -191,6 +194,7 @@ def load_episodes(source: str) -> Dataset:
         if path.is_dir():
             rows = load_folder(source)
         elif path.is_file():
+            _refuse_conversations(source, _first_keys(path))
             rows = load_dataset("json", data_files=source, split="train")
         elif is_hub_name(source) and path.suffix not in (".json", ".jsonl"):
             rows = load_dataset(source, split="train")
@@ -202,6 +206,7 @@ def load_episodes(source: str) -> Dataset:
         raise UserError(f"cannot read the dataset {source!r}: {reason(error)}") from error
     if not isinstance(rows, Dataset):
         raise UserError(f"{source!r} is not a single dataset: give the folder of one split")
+    _refuse_conversations(source, rows.features)
     missing = [name for name in FEATURES if name not in rows.features]
     if missing:
         have = ", ".join(rows.features) or "none"
@@ -220,6 +225,31 @@ def load_episodes(source: str) -> Dataset:
                 f"the dataset {source!r} has a column of another type: {error}"
             ) from error
     return rows
+
+
+def _first_keys(path: Path) -> list[str]:
+    """Of the first row of a JSONL file; none where that is no object.
+
+    Read before `datasets` does, which refuses conversations whose messages differ in their keys.
+    """
+    with path.open("rb") as file:
+        try:
+            row = json.loads(file.readline())
+        except ValueError:
+            return []
+    return list(row) if isinstance(row, dict) else []
+
+
+def _refuse_conversations(source: str, columns: Iterable[str]) -> None:
+    """Rows that belong to another task are the likeliest mistake: say which one."""
+    have = set(columns)
+    if "messages" in have and "tokens" not in have:
+        raise UserError(f"{source!r} holds conversations: learn from them with --task text")
+    if (other := other_format(have)) and "tokens" not in have:
+        raise UserError(
+            f"{source!r} holds conversations of another format: convert them with textrl collect"
+            f" --from {other}, and learn from them with --task text"
+        )
 
 
 def table_of(rows: Dataset, columns: Iterable[str] = FEATURES) -> pa.Table:

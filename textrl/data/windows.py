@@ -9,7 +9,7 @@ from datasets import Dataset
 from numpy.typing import NDArray
 
 from textrl.data.batches import Batch, check_split, collate
-from textrl.data.dataset import PER_TOKEN, Rows, blocks_of, table_of
+from textrl.data.dataset import PER_TOKEN, Rows, blocks_of, files_of, map_file, table_of
 from textrl.data.frames import Frames, Pixels, decode_frames
 from textrl.data.language import Language
 from textrl.errors import UserError
@@ -82,6 +82,7 @@ class WindowBatches:
         self._batch_size, self._seed = batch_size, seed
         self._accumulation, self._process, self._processes = accumulation, process, processes
         self._keep = np.arange(len(rows)) if keep is None else keep
+        self._files = RowFiles(rows)
         actions, longest = self._measure()
         self._last_action = np.cumsum(actions[self._keep])
         if (length := longest[self._keep].max()) > context:
@@ -120,7 +121,7 @@ class WindowBatches:
         # Anywhere in its window, but windows do not reach over the ends of the episode.
         first = action - random.integers(self._window, size=self._batch_size)
 
-        reader = RowReader(self._rows, self._frame_shape)
+        reader = RowReader(self._files, self._frame_shape)
         windows = [
             self._cut(reader, int(row), int(start))
             for row, start in zip(self._keep[episode], first, strict=True)
@@ -155,6 +156,7 @@ class WindowBatches:
             # An episode that goes on beyond the window is as one that was cut there.
             truncated=bool(whole.truncated[0]) or last < cuts.actions,
             rest=self._return_after(whole, part.stop) if last < cuts.actions else np.nan,
+            left=-1 if whole.truncated[0] else int(whole.is_action[part.stop :].sum()),
             frame_positions=(np.cumsum(width) - width)[is_frame[part]],
             frames=reader.frames(row, frames_before, frames_after) if self._frame_shape else None,
             counts=(int(whole.is_action[part].sum()), min(last, cuts.completed) - first),
@@ -171,6 +173,7 @@ class WindowBatches:
             offsets=np.cumsum([0, *lengths]),
             truncated=np.array([window.truncated for window in windows]),
             rest=np.array([window.rest for window in windows], dtype=np.float32),
+            left=np.array([window.left for window in windows]),
             **{name: np.concatenate([getattr(w, name) for w in windows]) for name in PER_TOKEN},
         )
         batch = collate(rows, np.arange(len(windows)), self._language)
@@ -197,23 +200,50 @@ class Window:
     observation: NDArray[np.int32]
     truncated: bool
     rest: float  # as in Rows
+    left: int  # as in Rows
     frame_positions: NDArray[np.int64]  # of each frame's first token
     frames: Pixels | None
     counts: tuple[int, int]  # action tokens, completed actions
 
 
+class RowFiles:
+    """The files of a dataset, and which rows are in which."""
+
+    def __init__(self, rows: Dataset) -> None:
+        self._rows, self._paths = rows, files_of(rows)
+        lengths = [len(map_file(path)) for path in self._paths]
+        self._first_rows = np.cumsum([0, *lengths[:-1]])
+
+    def find(self, row: int) -> tuple[int, int]:
+        """The number of the file that holds a row, and the row's place in it."""
+        file = int(np.searchsorted(self._first_rows, row, side="right")) - 1
+        return file, row - int(self._first_rows[file])
+
+    def open(self, file: int, columns: list[str]) -> pa.Table:
+        """A fresh map of one file; of rows that are in no file, all of them."""
+        if not self._paths:
+            return table_of(self._rows, columns)
+        return map_file(self._paths[file]).select(columns)
+
+
 class RowReader:
     """Single rows of a dataset, read through a memory map that lasts as long as the reader."""
 
-    def __init__(self, rows: Dataset, frame_shape: tuple[int, ...] | None) -> None:
+    def __init__(self, files: RowFiles, frame_shape: tuple[int, ...] | None) -> None:
         self._frame_shape = frame_shape
-        names = [*PER_TOKEN, "truncated", *(["frames"] if frame_shape else [])]
-        self._batches = table_of(rows, names).to_batches()
-        self._first_rows = np.cumsum([0] + [len(batch) for batch in self._batches])
+        self._names = [*PER_TOKEN, "truncated", *(["frames"] if frame_shape else [])]
+        self._files = files
+        self._opened: dict[int, tuple[list[pa.RecordBatch], NDArray[np.int64]]] = {}
 
     def _find(self, row: int) -> tuple[pa.RecordBatch, int]:
-        batch = int(np.searchsorted(self._first_rows, row, side="right")) - 1
-        return self._batches[batch], row - int(self._first_rows[batch])
+        """The record batch that holds a row, and where; only files that are needed are mapped."""
+        file, place = self._files.find(row)
+        if file not in self._opened:
+            batches = self._files.open(file, self._names).to_batches()
+            self._opened[file] = batches, np.cumsum([0] + [len(batch) for batch in batches])
+        batches, starts = self._opened[file]
+        batch = int(np.searchsorted(starts, place, side="right")) - 1
+        return batches[batch], place - int(starts[batch])
 
     def row(self, row: int) -> Rows:
         """One row without its frames."""

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from textrl.data.batches import Batch, collate
 from textrl.data.dataset import Rows
-from textrl.losses.ops import lambda_returns, legal_only, of_actions
+from textrl.data.language import TokenLanguage
+from textrl.losses.ops import legal_only, of_actions, returns_to_go
 from textrl.losses.outputs import TextRLOutput, action_scores
 from textrl.model.network import TextRLModel
 from textrl.tasks.task import LoggedTask
@@ -31,6 +33,7 @@ MEANINGS = {
     "mean_return_to_go": "mean discounted return that followed them",
     "data_return": "mean return of these episodes, as they were logged",
 }
+FEW = 30  # conversations, below which a mean says little
 FULL_EVALUATION = 1_000  # episodes of a complete evaluation, where so many are held out
 
 
@@ -43,26 +46,47 @@ class OfflineJudgement:
     held_out: int
     action_tokens: int
     seconds: float
+    groups: int = 0
+    """Independent of each other, of these episodes; 0 = not counted."""
 
     def describe(self, task: LoggedTask) -> str:
         """For people."""
-        told = [
-            f"{self.episodes:,} of {self.held_out:,} held-out episodes of {task.name},"
-            f" {self.action_tokens:,} action tokens"
-        ]
+        told = [f"{task.judged_by(self.episodes)}, {self.action_tokens:,} action tokens"]
         for name, value in self.figures.items():
             told.append(f"{name:<18}{value:>10.4g}  {MEANINGS[name]}")
-        return "\n".join(told)
+        return "\n".join([*told, *self.warnings])
+
+    @property
+    def warnings(self) -> list[str]:
+        """For people: what of the figures is reason for doubt."""
+        told = []
+        for name in ("q", "v"):
+            error, spread = (self.figures.get(k, 0.0) for k in (f"{name}_error", "return_spread"))
+            if error > spread:
+                told.append(
+                    f"warning: {name.upper()} is worse than a constant ({error:.4g} against"
+                    f" {spread:.4g}): train longer, or raise --learning-rate or --return-lambda"
+                )
+        if 0 < self.groups < FEW:
+            told.append(f"warning: {too_few(self.groups)}")
+        return told
 
     def to_json(self) -> dict[str, Any]:
         """For programs."""
         return {
             "figures": self.figures,
+            "warnings": self.warnings,
             "episodes": self.episodes,
             "held_out": self.held_out,
+            "groups": self.groups,
             "action_tokens": self.action_tokens,
             "seconds": self.seconds,
         }
+
+
+def too_few(count: int) -> str:
+    """For people: what so few conversations to be judged by mean."""
+    return f"only {count} independent conversations to judge by: raise --held-out"
 
 
 @torch.inference_mode()
@@ -85,7 +109,7 @@ def judge_offline(
     was_training = model.training
     model.train(False)
     said: dict[str, list[Tensor]] = {}
-    for batch in _small_batches(rows, task):
+    for _, batch in small_batches(rows, task.language):
         batch = batch.to(model.device)
         output = model(batch.tokens, batch.state_positions, frames=batch.frames)
         for name, values in _say(output, batch, beta, task.discount, model.config.acts_by).items():
@@ -109,13 +133,19 @@ def judge_offline(
         held_out=task.held_out_count(),
         action_tokens=len(found["log_likelihood"]),
         seconds=time.perf_counter() - began,
+        groups=len(np.unique(task.held_out_groups(episodes or FULL_EVALUATION))),
     )
 
 
-def _small_batches(rows: Rows, task: LoggedTask) -> Iterator[Batch]:
-    """All rows, those of like length together, as many at once as there is room for."""
+def small_batches(
+    rows: Rows, language: TokenLanguage
+) -> Iterator[tuple[NDArray[np.integer], Batch]]:
+    """All rows, those of like length together, as many at once as there is room for.
+
+    Gives which rows they are, and their batch.
+    """
     order = np.argsort(rows.lengths, kind="stable")
-    states = max(1, ROOM // len(task.language.actions))
+    states = max(1, ROOM // len(language.actions))
     first = 0
     while first < len(order):
         count = 1
@@ -124,7 +154,8 @@ def _small_batches(rows: Rows, task: LoggedTask) -> Iterator[Batch]:
             and (count + 1) * int(rows.lengths[order[first + count]]) <= states
         ):
             count += 1
-        yield collate(rows, order[first : first + count], task.language)
+        picks = order[first : first + count]
+        yield picks, collate(rows, picks, language)
         first += count
 
 
@@ -138,14 +169,7 @@ def _say(
         if output.policy is None
         else legal_only(output.policy, batch.legal)
     )[:, :actions]
-    returns = lambda_returns(
-        rewards=batch.rewards,
-        next_values=torch.zeros_like(batch.rewards),
-        has_next=batch.has_next,
-        mix=torch.ones_like(batch.rewards),
-        discount=discount,
-        return_after=batch.return_after,
-    )
+    returns = returns_to_go(batch, discount)
     is_cut_off = (batch.has_next & ~batch.is_followed).any(dim=1, keepdim=True)
     is_known = batch.is_action & ~is_cut_off
     log_likelihood = of_actions(scores.log_softmax(dim=-1), batch.actions)

@@ -108,7 +108,8 @@ def survey(
             at = (batch.observations[asked].numpy(), found.class_of(batch.rewards[asked]).numpy())
             np.add.at(table, at, 1)
         differs = torch.from_numpy(impurity(table))
-        found = replace(found, **asked_most(differs, torch.from_numpy(table.sum(axis=1))))
+        most: dict[str, Any] = asked_most(differs, torch.from_numpy(table.sum(axis=1)))
+        found = replace(found, **most)
     about = options.query == "observation" or (options.query == "auto" and bool(differs.any()))
     if about and not differs.any():
         raise UserError(

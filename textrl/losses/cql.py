@@ -44,7 +44,8 @@ def cql_loss(outputs: TextRLOutput, batch: Batch, options: CQLOptions) -> CQLTer
 
     State k is the history before action k; its successor is the state before the episode's next
     action token. The last one's next value is 0 if terminated, that of the history's end if
-    truncated. Sums over the Q heads, each with its own target.
+    truncated. Sums over the Q heads, each with its own target. Values count in units of
+    reward_scale.
     """
     assert outputs.q is not None and outputs.target_q is not None
     actions = batch.actions.shape[1]
@@ -67,8 +68,10 @@ def cql_loss(outputs: TextRLOutput, batch: Batch, options: CQLOptions) -> CQLTer
         greedy = legal_only(q.amin(dim=0), legal).argmax(dim=-1)
         hits = (greedy == batch.actions).to(q.dtype)
     q_taken = of_actions(q, batch.actions)
-    q_loss = masked_mean((q_taken - torch.stack(targets)).square().sum(0), counts, total)
-    conservative = conservative_loss(q, legal, q_taken, counts, total)
+    scale = options.reward_scale
+    error = (q_taken - torch.stack(targets)) / scale
+    q_loss = masked_mean(error.square().sum(0), counts, total)
+    conservative = conservative_loss(q, legal, q_taken, counts, total, scale)
     return CQLTerms(
         total=options.value_weight * q_loss + options.conservatism * conservative,
         q=q_loss,

@@ -51,6 +51,7 @@ def ilql_loss(outputs: TextRLOutput, batch: Batch, options: ILQLOptions) -> ILQL
 
     State k is the history before action k; its successor is the state before the episode's next
     action token. The last one's next value is 0 if terminated, V at the history's end if truncated.
+    Values count in units of reward_scale.
     """
     assert outputs.policy is not None and outputs.q is not None
     assert outputs.v is not None and outputs.target_q is not None
@@ -71,10 +72,11 @@ def ilql_loss(outputs: TextRLOutput, batch: Batch, options: ILQLOptions) -> ILQL
             return_after=batch.return_after,
         )
     q_taken = of_actions(outputs.q[:, :, :actions], batch.actions)
-    q_loss = masked_mean((q_taken - returns).square().sum(0), counts, total)
-    v_loss = expectile_value_loss(v, target_q, counts, total, options.expectile)
+    scale = options.reward_scale
+    q_loss = masked_mean(((q_taken - returns) / scale).square().sum(0), counts, total)
+    v_loss = expectile_value_loss(v / scale, target_q / scale, counts, total, options.expectile)
     conservative = conservative_loss(
-        outputs.q[:, :, :actions], batch.legal_actions, q_taken, counts, total
+        outputs.q[:, :, :actions], batch.legal_actions, q_taken, counts, total, scale
     )
     policy = imitation_loss(outputs.policy, batch)
     return ILQLTerms(

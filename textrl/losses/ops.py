@@ -5,6 +5,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from textrl.data.batches import Batch
+
 
 class Terms(Protocol):
     """What a loss returns: a frozen dataclass of named scalars."""
@@ -41,12 +43,20 @@ def legal_only(values: Tensor, legal: Tensor | None) -> Tensor:
 
 
 def conservative_loss(
-    q: Tensor, legal: Tensor | None, q_taken: Tensor, counts: Tensor, total: float
+    q: Tensor,
+    legal: Tensor | None,
+    q_taken: Tensor,
+    counts: Tensor,
+    total: float,
+    scale: float = 1.0,
 ) -> Tensor:
     """CQL's regularizer, summed over the Q heads: logsumexp over legal tokens - Q of the one taken.
 
     q: (heads, batch, actions, tokens); legal without the heads; q_taken: (heads, batch, actions).
+    scale: what a value of 1 is in here.
     """
+    if scale != 1:
+        q, q_taken = q / scale, q_taken / scale
     # Padding has an arbitrary grammar state; it is masked out of the mean.
     gap = legal_only(q, legal).logsumexp(dim=-1) - q_taken
     return masked_mean(gap.sum(0), counts, total)
@@ -80,6 +90,7 @@ def lambda_returns(
     mix: Tensor,
     discount: float,
     return_after: Tensor | None = None,
+    cut: float = 0.0,
 ) -> Tensor:
     """G_k = r_k + discount ((1 - mix_k) V_{k+1} + mix_k G_{k+1}); all (batch, actions).
 
@@ -87,6 +98,8 @@ def lambda_returns(
     no value follows (a terminal action, padding). After a window's last action the return that
     really followed, return_after (0 elsewhere), stands for G. Where no action follows at all there
     is no G to mix in: give mix = 0 there, and an episode that was cut takes all of V.
+
+    cut: no G counts for less than V_{k+1} - cut; 0 = however little it is.
     """
     known = (1 - mix) * next_values
     if return_after is not None:
@@ -95,7 +108,23 @@ def lambda_returns(
     carried = discount * torch.where(has_next, mix, 0.0)
     returns = torch.empty_like(rewards)
     following = torch.zeros_like(rewards[:, 0])
+    after = torch.zeros_like(rewards) if return_after is None else return_after
     for k in reversed(range(rewards.shape[1])):
+        if cut:  # how much more than what is counted already
+            least = next_values[:, k] - cut - after[:, k]
+            following = torch.maximum(following, least)
         following = one_step[:, k] + carried[:, k] * following
         returns[:, k] = following
     return returns
+
+
+def returns_to_go(batch: Batch, discount: float) -> Tensor:
+    """The discounted return that followed each action token, as far as it was logged."""
+    return lambda_returns(
+        rewards=batch.rewards,
+        next_values=torch.zeros_like(batch.rewards),
+        has_next=batch.has_next,
+        mix=torch.ones_like(batch.rewards),
+        discount=discount,
+        return_after=batch.return_after,
+    )

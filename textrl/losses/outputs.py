@@ -18,6 +18,7 @@ class TextRLOutput(ModelOutput):
     q: Tensor | None = None  # (Q heads, batch, states, action tokens)
     target_q: Tensor | None = None  # their slow copies, without gradient
     v: Tensor | None = None  # (batch, states)
+    slow_v: Tensor | None = None  # its slow copy, without gradient
     past_key_values: Any = None
 
     # Only where pairs of n histories are given. Only the predictions and inverse have a gradient.

@@ -1,13 +1,16 @@
 """The network of a training run, from its tasks' tokens, its settings and its algorithms' heads."""
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from transformers import PreTrainedModel
 
 from textrl.algorithms.algorithm import Algorithm
+from textrl.config.options import flag
 from textrl.config.registry import ALGORITHMS, find
-from textrl.config.train import NEW_BACKBONES, TrainConfig
+from textrl.config.train import NEW_BACKBONES, MemberConfig, TrainConfig
 from textrl.errors import UserError
 from textrl.model.config import TextRLConfig
 from textrl.model.language_model import (
@@ -19,21 +22,25 @@ from textrl.model.language_model import (
     own_config,
     revision_of,
 )
-from textrl.model.layout import MemberLayout
+from textrl.model.layout import MemberLayout, ValueUnits
 from textrl.model.lora import lora_settings
 from textrl.model.network import TextRLModel
+from textrl.model.patches import chosen_precision
 from textrl.tasks.members import Members
+from textrl.tasks.task import AnyTask
 
 OF_THE_WORLD = ("world", "inverse", "hindsight")
 """The heads that no algorithm trains, and that no task is played with."""
 
 
-def new_model(members: Members, run: TrainConfig) -> TextRLModel:
-    """The network with which a training run begins."""
+def new_model(
+    members: Members, run: TrainConfig, units: Mapping[str, ValueUnits] = MappingProxyType({})
+) -> TextRLModel:
+    """The network with which a training run begins; units: of each member's values."""
     if run.backbone in NEW_BACKBONES:
-        return TextRLModel(config_for(members, run))
+        return TextRLModel(config_for(members, run, units=units))
     lm = load_lm(run.backbone, keep_dtype=run.lora_rank > 0)
-    shape = config_for(members, run, lm)
+    shape = config_for(members, run, lm, units)
     if run.lora_rank:
         folder = lm_folder(run.backbone)
         shape.base_digest, shape.base_revision = digest_of(lm), revision_of(folder)
@@ -44,13 +51,75 @@ def new_model(members: Members, run: TrainConfig) -> TextRLModel:
     return TextRLModel(shape, lm)
 
 
+ACT_BY = {"policy": ("policy",), "values": ("q",), "both": ("policy", "q")}
+
+
+def acts_by_of(member: MemberConfig) -> tuple[str, ...]:
+    """Which heads choose a member's actions; none named = all that there are."""
+    algorithm: Algorithm = find(ALGORITHMS, member.algo)
+    if member.act_by == "auto":
+        return algorithm.acts_by
+    for head in ACT_BY[member.act_by]:
+        if head not in algorithm.heads:
+            lacks = "values of actions" if head == "q" else "policy"
+            raise UserError(f"--act-by {member.act_by}: {member.algo} has no {lacks}")
+    return ACT_BY[member.act_by]
+
+
+def check_fit(name: str, task: AnyTask, member: MemberConfig) -> None:
+    """Refuse what a task is not made for.
+
+    Values of the time to a goal need one; and a model has to see the actions that it is spelling.
+    """
+    if getattr(member.algo_options, "value", "") == "time-to-goal" and not task.ends_at_goal:
+        raise UserError(
+            f"--value time-to-goal is for tasks that end at their goal alone, and {name} does not:"
+            " use --value return"
+        )
+    if not member.hide_actions:
+        return
+    grammar = task.language.grammar
+    if grammar is None or len(grammar.legal) > 1:
+        raise UserError(
+            f"--hide-actions is for tasks whose actions are one token each, which {name}'s are not"
+        )
+
+
+def plain_lm(name: str, like: TextRLConfig) -> TextRLModel:
+    """A language model as it is, as an agent with nothing but its policy; like: whose tokens it has
+    to have."""
+    lm = load_lm(name)
+    rows, width = output_weight(lm).shape
+    if rows != like.action_tokens:
+        raise UserError(f"{name!r} has other tokens: the two cannot be compared")
+    shape = TextRLConfig(
+        vocabulary=rows,
+        first_action=0,
+        action_tokens=rows,
+        backbone=name,
+        lm=own_config(lm),
+        layers=lm.config.num_hidden_layers,
+        width=width,
+        attention_heads=lm.config.num_attention_heads,
+        context=like.context,
+        heads=("policy",),
+        embedding_norm=embedding_norm(lm),
+    )
+    model = TextRLModel(shape, lm)
+    model.train(False)
+    return model
+
+
 def algorithms_of(run: TrainConfig) -> list[Algorithm]:
     """Each member's."""
     return [find(ALGORITHMS, member.algo) for member in run.members.values()]
 
 
 def config_for(
-    members: Members, run: TrainConfig, lm: PreTrainedModel | None = None
+    members: Members,
+    run: TrainConfig,
+    lm: PreTrainedModel | None = None,
+    units: Mapping[str, ValueUnits] = MappingProxyType({}),
 ) -> TextRLConfig:
     """The network's shape: the tasks' tokens, the run's size, the algorithms' heads.
 
@@ -60,7 +129,7 @@ def config_for(
     algorithms = algorithms_of(run)
     heads = tuple(dict.fromkeys(head for each in algorithms for head in each.heads))
     with_q = [each.q_heads for each in algorithms if "q" in each.heads]
-    layouts = lay_out(members, run)
+    layouts = lay_out(members, run, units)
     first = layouts[0]
     compares = lm is None or run.bisimulation.is_trained
     shape = {
@@ -80,7 +149,7 @@ def config_for(
         context=max(member.context for member in run.members.values()),
         window=first.window,
         frame_shape=members.frame_shape,
-        patches=patches_of(members, run),
+        **frame_shape_of(members, run),
         representation_hidden=run.representation.hidden,
         representation_bound=run.representation.bound,
         heads=(
@@ -97,16 +166,31 @@ def config_for(
         candidates=first.candidates,
         plausible=first.plausible,
         acts_by=first.acts_by,
+        temperature=first.temperature,
+        hides_actions=first.hides_actions,
+        value_center=first.units.center if len(layouts) == 1 else 0.0,
+        value_scale=first.units.scale if len(layouts) == 1 else 1.0,
         members=[each.to_json() for each in layouts] if len(layouts) > 1 else None,
     )
 
 
-def patches_of(members: Members, run: TrainConfig) -> int:
-    """How many tokens a frame becomes; one model has one encoder."""
-    found = {run.members[name].patches for name, task in members.tasks.items() if task.frame_shape}
-    if len(found) > 1:
-        raise UserError(f"tasks with frames must have the same --patches, not {sorted(found)}")
-    return max(found, default=0)
+def frame_shape_of(members: Members, run: TrainConfig) -> dict[str, Any]:
+    """How frames are read; one model has one encoder."""
+    with_frames = [run.members[name] for name, task in members.tasks.items() if task.frame_shape]
+    if not with_frames:
+        return {}
+    first = with_frames[0]
+    for name in ("patches", "filters", "frame_precision"):
+        found = {getattr(member, name) for member in with_frames}
+        if len(found) > 1:
+            raise UserError(
+                f"tasks with frames must have the same {flag(name)}, not {sorted(found)}"
+            )
+    return {
+        "patches": first.patches,
+        "filters": first.filter_sizes,
+        "frame_precision": chosen_precision(first.frame_precision),
+    }
 
 
 def lm_shape(members: Members, run: TrainConfig, lm: PreTrainedModel) -> dict[str, Any]:
@@ -135,13 +219,16 @@ def lm_shape(members: Members, run: TrainConfig, lm: PreTrainedModel) -> dict[st
     }
 
 
-def lay_out(members: Members, run: TrainConfig) -> list[MemberLayout]:
+def lay_out(
+    members: Members, run: TrainConfig, units: Mapping[str, ValueUnits] = MappingProxyType({})
+) -> list[MemberLayout]:
     """Where each task's tokens are in the model, and how its run wants it to be played."""
     layouts: list[MemberLayout] = []
     several = len(members.tasks) > 1
     seen, said = 1 + len(members.tasks), 0
     for number, (name, task) in enumerate(members.tasks.items()):
         config, actions = run.members[name], len(task.language.actions)
+        check_fit(name, task, config)
         algorithm: Algorithm = find(ALGORITHMS, config.algo)
         tokens = len(task.language.tokens)
         layouts.append(
@@ -153,14 +240,17 @@ def lay_out(members: Members, run: TrainConfig) -> list[MemberLayout]:
                 has_frames=task.frame_shape is not None,
                 window=config.window,
                 heads=algorithm.heads,
-                acts_by=algorithm.acts_by,
+                acts_by=acts_by_of(config),
                 beta=config.beta,
                 candidates=config.candidates,
                 plausible=config.plausible,
+                temperature=config.temperature,
+                hides_actions=config.hide_actions,
                 action_offset=said,
                 begin=1 + number if several else None,
                 first_observation=seen,
                 first_action=members.language.first_action + said,
+                units=units.get(name, ValueUnits()),
             )
         )
         seen, said = seen + tokens - actions - 2, said + actions
@@ -183,10 +273,16 @@ def model_of_member(model: TextRLModel, number: int) -> TextRLModel:
             "heads": (*layout.heads, *(head for head in shape.heads if head in OF_THE_WORLD)),
             "frame_shape": shape.frame_shape if layout.has_frames else None,
             "patches": shape.patches if layout.has_frames else 0,
+            "filters": shape.filters,
+            "frame_precision": shape.frame_precision,
             "acts_by": layout.acts_by,
+            "temperature": layout.temperature,
+            "hides_actions": layout.hides_actions,
             "beta": layout.beta,
             "candidates": layout.candidates,
             "plausible": layout.plausible,
+            "value_center": layout.units.center,
+            "value_scale": layout.units.scale,
         }
     )
     device: Any = model.device

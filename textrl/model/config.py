@@ -4,7 +4,7 @@ from typing import Any
 
 from transformers import AutoConfig, PreTrainedConfig
 
-from textrl.model.layout import MemberLayout
+from textrl.model.layout import MemberLayout, ValueUnits
 
 
 class TextRLConfig(PreTrainedConfig):
@@ -32,13 +32,16 @@ class TextRLConfig(PreTrainedConfig):
     window: int = 0  # how many actions back it looks; 0: to the episode's beginning
     frame_shape: Any = None  # of the frames in its histories
     patches: int = 0  # how many tokens each frame becomes
+    filters: Any = (32, 64, 32)  # of the convolutions that read them
+    frame_precision: str = "float32"  # what these compute in
+    hides_actions: bool = False  # it sees what was observed, not what was done
     representation_hidden: int = 0  # a hidden layer before the representation; 0: a linear map
     representation_bound: float = 0.0  # the largest norm of a representation; 0: any
     steps: int = 0  # how long it has been trained
-    # Which of policy, q (and its targets), v, world and inverse the network has. world: the model
-    # of the environment and the slow copy of the encoder that the bisimulation loss needs;
-    # inverse: guesses the action between two histories; hindsight: answers queries about later
-    # steps.
+    # Which of policy, q (and its targets), v, slow_v (a slow copy of that), world and inverse the
+    # network has. world: the model of the environment and the slow copy of the encoder that the
+    # bisimulation loss needs; inverse: guesses the action between two histories; hindsight: answers
+    # queries about later steps.
     heads: Any = ("policy", "q", "v", "world")
     q_heads: int = 2
     # mlp, low-rank (through q_rank numbers) or shared (a language model's output embeddings, of
@@ -53,6 +56,10 @@ class TextRLConfig(PreTrainedConfig):
     candidates: int = 1
     plausible: float = 0.0
     acts_by: Any = ()  # which heads decide when it acts; none named: all
+    temperature: float = 1.0  # of sampled actions
+    # What the value heads count in, see ValueUnits.
+    value_center: float = 0.0
+    value_scale: float = 1.0
     # Of a model of several tasks, each one's tokens and what else they differ in.
     members: list[dict[str, Any]] | None = None
 
@@ -60,6 +67,7 @@ class TextRLConfig(PreTrainedConfig):
         # JSON has lists only.
         self.frame_shape = self.frame_shape and tuple(self.frame_shape)
         self.heads, self.acts_by = tuple(self.heads), tuple(self.acts_by)
+        self.filters = tuple(self.filters)
         super().__post_init__(**others)  # type: ignore[no-untyped-call]
 
     @property
@@ -86,6 +94,9 @@ class TextRLConfig(PreTrainedConfig):
                 beta=self.beta,
                 candidates=self.candidates,
                 plausible=self.plausible,
+                temperature=self.temperature,
+                hides_actions=self.hides_actions,
+                units=ValueUnits(self.value_center, self.value_scale),
             )
         ]
 

@@ -10,6 +10,26 @@ from textrl.data.language import PAD_ID
 
 
 @dataclass(frozen=True)
+class ValueUnits:
+    """What the Q and V heads count in: values are center + scale x what a head says.
+
+    So values start at the center, the data's mean return, and are in the data's own units wherever
+    they are read, whatever scale the loss has.
+    """
+
+    center: float = 0.0
+    scale: float = 1.0
+
+    def of(self, said: Tensor) -> Tensor:
+        """What a head said, as a value; overwrites it, since it may be of a vocabulary's size."""
+        if self.center == 0 and self.scale == 1:
+            return said
+        # Half precision could not tell 18.6 from 18.7.
+        said = said.float() if said.dtype.itemsize < 4 else said
+        return said.mul_(self.scale).add_(self.center)
+
+
+@dataclass(frozen=True)
 class MemberLayout:
     """One task of a model. A task knows its own token ids and action numbers alone.
 
@@ -32,6 +52,9 @@ class MemberLayout:
     begin: int | None = None  # the model's id of its begin token; None: a model of this task alone
     first_observation: int = 0  # the model's id of its first observation token
     first_action: int = 0  # the model's id of its first action token
+    temperature: float = 1.0
+    hides_actions: bool = False
+    units: ValueUnits = ValueUnits()
 
     @property
     def action_numbers(self) -> slice:
@@ -56,4 +79,5 @@ class MemberLayout:
     def from_json(cls, saved: dict[str, Any]) -> "MemberLayout":
         """As it was."""
         lists = {name: tuple(saved[name]) for name in ("heads", "acts_by")}
-        return cls(**{**saved, **lists})
+        # Agents that were saved without units have values as their heads say them.
+        return cls(**{**saved, **lists, "units": ValueUnits(**saved.get("units", {}))})

@@ -33,7 +33,9 @@ from textrl.model.heads import (
     token_head,
     two_layer_head,
 )
+from textrl.model.hiding import without_actions
 from textrl.model.language_model import base_lm
+from textrl.model.layout import MemberLayout
 from textrl.model.lora import adapter_pairs, add_adapters, is_adapter, merge_adapter, slow_adapter
 from textrl.model.patches import PatchEncoder, Patches
 
@@ -68,12 +70,16 @@ class TextRLModel(PreTrainedModel):
                 )
             )
         if config.frame_shape:
-            self.frames = PatchEncoder(config.frame_shape, config.patches, width)
+            self.frames = PatchEncoder(
+                config.frame_shape, config.patches, width, config.filters, config.frame_precision
+            )
         self.representation = representation_of(config)
         if "policy" in config.heads and not is_lm:  # a language model has its own
             self.policy = two_layer_head(width, actions)
         if "v" in config.heads:
             self.v = quiet_head(width, 1) if is_lm else two_layer_head(width, 1)
+        if "slow_v" in config.heads:
+            self.slow_v = copy.deepcopy(self.v)
         if "q" in config.heads:
             self.q = nn.ModuleList(token_head(config) for _ in range(config.q_heads))
             self.target_q = copy.deepcopy(self.q)
@@ -180,7 +186,12 @@ class TextRLModel(PreTrainedModel):
         the queries (ALONE) or none (FROZEN).
         """
         layout = self.config.layouts[member]
-        heads, actions, ids = layout.heads, layout.action_numbers, layout.ids(tokens.device)
+        ids = layout.ids(tokens.device)
+        if layout.hides_actions:
+            first_action = layout.tokens - layout.actions
+            tokens, frames, state_positions = without_actions(
+                tokens, frames, state_positions, first_action
+            )
         if ids is not None:
             tokens = ids[tokens]
         padding = {"attention_mask": attention_mask, "position_ids": position_ids}
@@ -189,20 +200,8 @@ class TextRLModel(PreTrainedModel):
         output = TextRLOutput(representation=phi, past_key_values=cache)
         if stage is Stage.ALONE:
             phi = phi.detach()
-        if "policy" in heads:
-            policy = self._logits(phi) if self.config.lm else self.policy(phi)
-            output.policy = policy[..., actions]
-        # The same numbers; only the gradient on its way back is scaled.
-        phi = phi.detach() + self.config.value_gradient * (phi - phi.detach())
-        if "v" in heads:
-            output.v = self.v(phi).squeeze(-1)
-        if "q" in heads:
-            if past_key_values is None:  # to act, the targets are enough
-                fast = [self.of_tokens(head, phi)[..., actions] for head in self.q]
-                output.q = torch.stack(fast)
-            with torch.no_grad():
-                slow = [self.of_tokens(head, phi)[..., actions] for head in self.target_q]
-                output.target_q = torch.stack(slow)
+        # To act, the slow copies are enough.
+        self._add_heads(output, phi, layout, is_acting=past_key_values is not None)
         history = (tokens, frames, state_positions)
         if pairs is not None:
             ask_world(self, output, history, pairs, member)
@@ -212,8 +211,33 @@ class TextRLModel(PreTrainedModel):
             assert output.target_representation is not None
             with torch.no_grad():
                 z = output.target_representation[pairs.episode, pairs.state]
-                output.imagined_reward = self.hindsight[member].expect(z, queries.tests)
+                head = self.hindsight[member]
+                assert isinstance(head, HindsightHead)
+                output.imagined_reward = head.expect(z, queries.tests)
         return output
+
+    def _add_heads(
+        self, output: TextRLOutput, phi: Tensor, layout: MemberLayout, is_acting: bool
+    ) -> None:
+        """Add what the policy, Q and V say of the representation."""
+        heads, actions, units = layout.heads, layout.action_numbers, layout.units
+        if "policy" in heads:
+            policy = self._logits(phi) if self.config.lm else self.policy(phi)
+            output.policy = policy[..., actions]
+        # The same numbers; only the gradient on its way back is scaled.
+        phi = phi.detach() + self.config.value_gradient * (phi - phi.detach())
+        if "v" in heads:
+            output.v = units.of(self.v(phi).squeeze(-1))
+        if "slow_v" in heads and not is_acting:
+            with torch.no_grad():
+                output.slow_v = units.of(self.slow_v(phi).squeeze(-1))
+        if "q" in heads:
+            if not is_acting:
+                fast = [self.of_tokens(head, phi)[..., actions] for head in self.q]
+                output.q = torch.stack([units.of(each) for each in fast])
+            with torch.no_grad():
+                slow = [self.of_tokens(head, phi)[..., actions] for head in self.target_q]
+                output.target_q = torch.stack([units.of(each) for each in slow])
 
     def _answer(
         self,
@@ -302,11 +326,14 @@ class TextRLModel(PreTrainedModel):
         input_ids: Tensor,
         beta: float | None = None,
         attention_mask: Tensor | None = None,
+        candidates: int | None = None,
         **options: Any,
     ) -> Any:
         """Go on after the prompts (batch, time), on a language model; gives prompts and answers.
 
         beta: the weight of min target Q - V against log pi; None = as trained, 0 = log pi alone.
+        candidates: 1 chooses token by token; more sample that many whole turns from the policy and
+        choose one by Q at its end (see generation.whole_turns); None = as trained.
         attention_mask: 1 where a token is, 0 on padding, be it left or right; in what is returned
         it is on the left. options: as transformers' generate takes them: do_sample, num_beams,
         max_new_tokens, stopping_criteria, streamer and so on, which see log pi + beta (Q - V).
@@ -317,7 +344,14 @@ class TextRLModel(PreTrainedModel):
             raise UserError(
                 "only an agent on a language model generates text: use textrl.acting.policy"
             )
-        return generate(self, input_ids, beta, attention_mask, **options)
+        return generate(self, input_ids, beta, attention_mask, candidates, **options)
+
+    def read_frames_in(self, precision: str) -> None:
+        """Have the convolutions compute in float32 or bfloat16; weights stay as they are."""
+        self.config.frame_precision = precision
+        for module in self.modules():
+            if isinstance(module, PatchEncoder):
+                module.dtype = getattr(torch, precision)
 
     def new_cache(self) -> Any:
         """The empty cache with which episodes begin."""
@@ -328,6 +362,8 @@ class TextRLModel(PreTrainedModel):
         found: list[tuple[nn.Module, nn.Module]] = []
         if "q" in self.config.heads:
             found.append((self.target_q, self.q))
+        if "slow_v" in self.config.heads:
+            found.append((self.slow_v, self.v))
         if "world" in self.config.heads:
             if not self.config.lora:
                 found.append((self.target_backbone, self.backbone))

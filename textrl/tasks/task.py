@@ -65,6 +65,8 @@ class AnyTask:
     language: TokenLanguage
     observation_classes: int
     """Classes of the `observation` column; 0 = none."""
+    ends_at_goal: ClassVar[bool] = False
+    """Whether an episode that no time limit ends has reached its goal, nothing else."""
     frame_shape: tuple[int, ...] | None = None
     """Of the frames, (height, width), where the environment's observations are frames."""
 
@@ -122,6 +124,18 @@ class LoggedTask(AnyTask):
     def held_out_count(self) -> int:
         """How many there are."""
         raise NotImplementedError
+
+    def held_out_groups(self, episodes: int) -> NDArray[np.int64]:
+        """Of the same episodes: equal where two are not independent of each other."""
+        return np.arange(len(self.held_out(episodes)[1]))
+
+    def learned(self, episodes: int) -> Rows:
+        """That many episodes that training does see, always the same."""
+        raise NotImplementedError
+
+    def judged_by(self, episodes: int) -> str:
+        """For people: which episodes those are, and whether training has seen them."""
+        return f"{episodes:,} of {self.held_out_count():,} held-out episodes of {self.name}"
 
 
 class Task(AnyTask):

@@ -1,9 +1,11 @@
 """One step: batches -> losses -> gradients -> new weights."""
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from accelerate import Accelerator, DistributedType
 from accelerate.utils import convert_to_fp32
@@ -12,13 +14,14 @@ from torch import Tensor, nn
 from textrl.bisimulation.loss import BisimulationTerms, bisimulation_loss, weights_of
 from textrl.bisimulation.pairs import Pairs, draw_pairs
 from textrl.config.registry import ALGORITHMS, find
-from textrl.config.train import Stage, TrainConfig
+from textrl.config.train import MemberConfig, Stage, TrainConfig
 from textrl.data.batches import Batch
 from textrl.hindsight.loss import HindsightTerms, hindsight_loss
 from textrl.hindsight.queries import CommonQueries, Queries, draw_queries
 from textrl.hindsight.survey import Survey
 from textrl.losses.ops import Terms
 from textrl.losses.outputs import TextRLOutput
+from textrl.model.layout import ValueUnits
 from textrl.model.network import TextRLModel
 from textrl.training.metrics import MetricsLog
 from textrl.training.optimizers import make_optimizers, schedule
@@ -33,11 +36,14 @@ from textrl.training.state import (
 Loss = Callable[[TextRLOutput, Batch], Terms]
 
 
-def make_loss(run: TrainConfig) -> Loss:
-    """The loss of a run: each batch's by its own task's algorithm and options."""
+def make_loss(run: TrainConfig, units: Mapping[str, ValueUnits] = MappingProxyType({})) -> Loss:
+    """The loss of a run: each batch's by its own task's algorithm and options.
+
+    units: of each member's values, where the data decide on the scale of its rewards.
+    """
     losses = [
-        (find(ALGORITHMS, member.algo).loss_function(), member.algo_options)
-        for member in run.members.values()
+        (find(ALGORITHMS, member.algo).loss_function(), with_scale(member, units.get(name)))
+        for name, member in run.members.items()
     ]
 
     def loss(outputs: TextRLOutput, batch: Batch) -> Terms:
@@ -46,6 +52,14 @@ def make_loss(run: TrainConfig) -> Loss:
         return terms
 
     return loss
+
+
+def with_scale(member: MemberConfig, units: ValueUnits | None) -> Any:
+    """A member's options of its algorithm, the scale of its rewards as the data have it."""
+    options = member.algo_options
+    if units is None or not hasattr(options, "reward_scale"):
+        return options
+    return replace(options, reward_scale=units.scale)
 
 
 class Learner:

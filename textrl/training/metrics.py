@@ -9,9 +9,12 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
+from textrl.errors import UserError
 from textrl.training.state import TrainingState
 
 METRICS_FILE = "metrics.jsonl"
+SPEED = "tokens_per_second"
+"""Which every line of training has, and no line of an evaluation."""
 
 
 class MetricsLog:
@@ -49,7 +52,7 @@ class MetricsLog:
         steps = torch.tensor([self._sums[name][1] for name in names], device=sums.device)
         means = (self._accelerator.reduce(sums, "sum") / steps).tolist()
         speed = self._tokens * self._accelerator.num_processes / (seconds - self._seconds_then)
-        line = {**dict(zip(names, means, strict=True)), **others, "tokens_per_second": round(speed)}
+        line = {**dict(zip(names, means, strict=True)), **others, SPEED: round(speed)}
         self.note(step, seconds, line)
         self._sums, self._tokens, self._seconds_then = {}, 0, seconds
         return line
@@ -69,3 +72,31 @@ class MetricsLog:
         # Not end_training, which would end the group of processes as well, whoever still needs it.
         for tracker in self._accelerator.trackers:
             tracker.finish()
+
+
+Curves = dict[str, tuple[list[int], list[float]]]
+"""Name -> the steps at which a figure was written, and its values."""
+
+
+def read_curves(folder: Path) -> Curves:
+    """The curves of a run, those of its evaluations first."""
+    path = folder / METRICS_FILE
+    if not path.is_file():
+        raise UserError(f"{str(folder)!r} has no {METRICS_FILE}: is it the folder of a run?")
+    evaluations: Curves = {}
+    others: Curves = {}
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        try:
+            values = json.loads(line)
+            step = int(values.pop("step"))
+        except (ValueError, KeyError, AttributeError) as error:
+            raise UserError(f"{path}: line {number} is damaged: {error}") from error
+        of = others if SPEED in values else evaluations
+        for name, value in values.items():
+            if name != "seconds" and isinstance(value, int | float):
+                steps, found = of.setdefault(name, ([], []))
+                steps.append(step)
+                found.append(float(value))
+    # Some figures are logged of the training batches and of what is held out.
+    clear = {f"{n} (training)" if n in evaluations else n: each for n, each in others.items()}
+    return {**evaluations, **clear}

@@ -9,8 +9,9 @@ from pathlib import Path
 import torch
 import transformers
 from accelerate import Accelerator, DistributedType
-from accelerate.utils import DistributedDataParallelKwargs, set_seed
+from accelerate.utils import DistributedDataParallelKwargs, broadcast_object_list, set_seed
 from tqdm import tqdm
+from transformers.utils import CONFIG_NAME
 
 from textrl.config.presets import flat_settings, output_folder, save_config
 from textrl.config.train import CONFIG_FILE, NEW_BACKBONES, TrainConfig
@@ -18,6 +19,7 @@ from textrl.errors import UserError
 from textrl.evaluation.judge import Watch
 from textrl.hindsight.survey import surveys_of
 from textrl.model.build import new_model
+from textrl.model.config import TextRLConfig
 from textrl.model.network import TextRLModel
 from textrl.sharing.checkpoint import WEIGHTS_FILE, load_model, save_checkpoint
 from textrl.sharing.publish import (
@@ -30,6 +32,7 @@ from textrl.tasks.members import Members
 from textrl.tasks.task import Share
 from textrl.training.learner import make_loss, parameters_to_train
 from textrl.training.loop import Hooks, train_loop
+from textrl.training.units import value_units
 
 ENCODER = ("backbone.", "frames.", "representation.")
 """The weights between the history and what the heads read."""
@@ -54,8 +57,10 @@ def train(run: TrainConfig) -> Path:
         if accelerator.is_main_process and (told := task.before_training()):
             print(told)
 
+    units = value_units(members, run, output)
     set_seed(run.seed)
-    model = new_model(members, run)
+    model = new_model(members, run, units)
+    agree_on_precision(model, output)
     if run.representation.checkpoint:
         take_encoder(model, run.representation.checkpoint)
     surveys = surveys_of(members, run) if run.asks else []
@@ -71,7 +76,8 @@ def train(run: TrainConfig) -> Path:
         publish=partial(publish_on_the_way, output, model, members, run),
     )
     try:
-        state = train_loop(run, accelerator, model, make_loss(run), batches, hooks, output, surveys)
+        loss = make_loss(run, units)
+        state = train_loop(run, accelerator, model, loss, batches, hooks, output, surveys)
     except KeyboardInterrupt:
         if accelerator.is_main_process and (output / WEIGHTS_FILE).is_file():
             print(f"\nsaved in {output}: the same command with --resume goes on", file=sys.stderr)
@@ -120,6 +126,18 @@ def start(run: TrainConfig, output: Path) -> Accelerator:
     torch.set_num_threads(run.threads or max(1, (cores or 1) // accelerator.num_processes))
     be_deterministic(run.deterministic, accelerator.device)
     return accelerator
+
+
+def agree_on_precision(model: TextRLModel, output: Path) -> None:
+    """Have all processes read frames in one precision, and a resumed run in that of its beginning.
+
+    Where it is chosen by a measurement, two of these may come out differently.
+    """
+    if model.config.frame_shape is None:
+        return
+    is_begun = (output / CONFIG_NAME).is_file()
+    begun = TextRLConfig.from_pretrained(output) if is_begun else model.config
+    model.read_frames_in(broadcast_object_list([begun.frame_precision])[0])
 
 
 def part(accelerator: Accelerator) -> None:

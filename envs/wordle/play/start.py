@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import socket
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +23,8 @@ def start(common: argparse.Namespace, options: WordlePlay) -> None:
     if (options.web or options.space) and find_spec("gradio") is None:
         raise UserError("the page needs gradio: pip install 'offline-textrl[play]'")
     if options.web:
+        from textrl.sharing.page import check_address
+
         check_address(options.host, options.port)
     elif not options.space:
         check_terminal()
@@ -40,21 +41,6 @@ def start(common: argparse.Namespace, options: WordlePlay) -> None:
         serve(opponent, options.host, options.port)
     else:
         play_here(opponent, common.seed)
-
-
-def check_address(host: str, port: int) -> None:
-    """Refuse a port that is taken and a host that is not ours, before anything is loaded."""
-    if not 1 <= port <= 65535:
-        raise UserError(f"--port must be from 1 to 65535, not {port}")
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            why = error.strerror or error
-            raise UserError(
-                f"cannot listen on {host}:{port} ({why}): choose another --port or --host"
-            ) from error
 
 
 def check_terminal() -> None:

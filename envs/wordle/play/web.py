@@ -1,40 +1,27 @@
-"""The game as a page: gradio's server with a page of our own, and nothing on it from elsewhere."""
+"""The game as a page."""
 
 import contextlib
-import os
-import threading
 from pathlib import Path
 from typing import Annotated, Any
 
-os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # read when gradio is imported
-
 from fastapi import Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import JSONResponse
 from gradio import Server
 from pydantic import BaseModel, Field
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from textrl.envs.wordle.game import MAX_GUESSES, WORD_LENGTH
 from textrl.envs.wordle.play.opponent import Opponent
 from textrl.envs.wordle.play.rooms import NoSuchGame, Rooms
 from textrl.errors import UserError
+from textrl.sharing import page
 
 PAGE = Path(__file__).parent / "page"
 FILES = {
-    "/": ("index.html", "text/html; charset=utf-8"),
-    "/style.css": ("style.css", "text/css; charset=utf-8"),
-    "/game.js": ("game.js", "text/javascript; charset=utf-8"),
-    "/icon.svg": ("icon.svg", "image/svg+xml"),
+    "/": PAGE / "index.html",
+    **{f"/{name}": PAGE / name for name in ("style.css", "game.js", "icon.svg")},
 }
-API = ("new", "guess", "step", "colours", "back", "judge")
-STARTUP = "/gradio_api/startup-events"  # by which launch() sees that the server is up
+API = ("about", "new", "guess", "step", "colours", "back", "judge")
 MOST_BYTES = 1024  # of a request's body; the longest of ours has a tenth of that
-HEADERS = {
-    b"content-security-policy": b"default-src 'self'; base-uri 'none'; form-action 'none'",
-    b"x-content-type-options": b"nosniff",
-    b"referrer-policy": b"no-referrer",
-    b"cache-control": b"no-cache",
-}
 
 Word = Annotated[str, Field(max_length=WORD_LENGTH)]
 Colour = Annotated[int, Field(ge=0, le=2)]
@@ -67,15 +54,8 @@ class InGameColours(InGame):
 
 def make_app(opponent: Opponent) -> Server:
     """The page's server: files, moves, and no other door."""
-    app = Server(title="Wordle", docs_url=None, redoc_url=None, openapi_url=None)
+    app = page.new_server("Wordle", FILES, [f"/api/{name}" for name in API], MOST_BYTES)
     rooms = Rooms(opponent)
-
-    def serve_file(name: str, kind: str) -> Any:
-        content = (PAGE / name).read_bytes()
-        return lambda: Response(content, media_type=kind)
-
-    for path, (name, kind) in FILES.items():
-        app.get(path)(serve_file(name, kind))
 
     @app.get("/api/about")
     def about() -> dict[str, Any]:
@@ -116,45 +96,7 @@ def make_app(opponent: Opponent) -> Server:
     def refuse(request: Request, error: UserError) -> JSONResponse:
         return JSONResponse({"error": str(error)}, 404 if isinstance(error, NoSuchGame) else 400)
 
-    app.add_middleware(Gate)
     return app
-
-
-class Gate:
-    """Lets through only what the page asks for, and only a little of it at a time."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-        self._paths = {*FILES, STARTUP, "/api/about", *(f"/api/{name}" for name in API)}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            return await self._app(scope, receive, send)
-        if scope["type"] != "http" or scope["path"] not in self._paths:
-            return await JSONResponse({"error": "not here"}, 404)(scope, receive, send)
-        body, is_whole = b"", False
-        while not is_whole and len(body) <= MOST_BYTES:
-            message = await receive()
-            body += message.get("body", b"")
-            is_whole = not message.get("more_body", False)
-        if len(body) > MOST_BYTES:
-            return await JSONResponse({"error": "too long"}, 413)(scope, receive, send)
-        is_read = False
-
-        async def replay() -> Message:
-            nonlocal is_read
-            if is_read:
-                return await receive()
-            is_read = True
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        async def guarded(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                kept = [pair for pair in message["headers"] if pair[0].lower() not in HEADERS]
-                message = {**message, "headers": [*kept, *HEADERS.items()]}
-            await send(message)
-
-        await self._app(scope, replay, guarded)
 
 
 def serve(opponent: Opponent, host: str, port: int) -> None:
@@ -166,19 +108,4 @@ def serve(opponent: Opponent, host: str, port: int) -> None:
     with contextlib.suppress(UserError):  # when it is over
         for _ in range(MAX_GUESSES):
             rehearsal.step(game)
-    _, url, _ = app.launch(
-        server_name=host,
-        server_port=port,
-        share=False,
-        quiet=True,
-        prevent_thread_lock=True,
-        ssr_mode=False,
-        show_error=False,
-    )
-    print(f"Wordle against {opponent.name}: {url} (Ctrl-C ends it)", flush=True)
-    try:
-        threading.Event().wait()
-    except KeyboardInterrupt:
-        print()
-    finally:
-        app.get_blocks().close(verbose=False)
+    page.serve(app, f"Wordle against {opponent.name}", host, port)

@@ -145,7 +145,7 @@ def test_bad_rows_are_refused_or_skipped(talks: MakeTalks, write_lines: Write, g
 def test_values_need_rewards(write_lines: Write, gpt2: Path) -> None:
     said = [{"role": "user", "content": "so?"}, {"role": "assistant", "content": "yes"}]
     path = write_lines([{"messages": said}] * 6)
-    for algo in ("filtered-bc", "cql", "ilql"):
+    for algo in ("filtered-bc", "cql", "ilql", "iql"):
         config = config_of(path, gpt2, algo=algo)
         with pytest.raises(UserError, match=f"which {algo} learns from"):
             batches_of(config)
@@ -154,7 +154,11 @@ def test_values_need_rewards(write_lines: Write, gpt2: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "how", ["bc", "filtered-bc --keep-top 0.5 --bisim 0.1", "cql --bisim 0.1", "ilql --bisim 0.1"]
+    "how",
+    [
+        *("bc", "filtered-bc --keep-top 0.5 --bisim 0.1", "cql --bisim 0.1", "ilql --bisim 0.1"),
+        "iql --bisim 0.1",
+    ],
 )
 def test_every_algorithm_from_training_to_evaluation(
     run: Run, talks: MakeTalks, write_lines: Write, llama: Path, tmp_path: Path, how: str
@@ -166,7 +170,7 @@ def test_every_algorithm_from_training_to_evaluation(
     assert "1 held out" in told
     report = saved_report(output)
     assert report is not None
-    heads = {"bc": set(), "filtered-bc": set(), "cql": {"q"}, "ilql": {"q", "v"}}[how.split()[0]]
+    heads = {"bc": set(), "filtered-bc": set(), "cql": {"q"}}.get(how.split()[0], {"q", "v"})
     assert {name[0] for name in report["figures"] if name.endswith("_error")} == heads
     assert report["episodes"] == 1
 
@@ -175,7 +179,8 @@ def test_every_algorithm_from_training_to_evaluation(
     figures = json.loads((tmp_path / "again.json").read_text())["figures"]
     assert figures == pytest.approx(report["figures"], rel=1e-6)
     on_all = run(evaluate, output, "--data", path, "--against", output)
-    assert on_all.count("20 of 20 held-out episodes") == 2
+    assert on_all.count("20 of 20 conversations") == 2
+    assert on_all.count("of them trained on") == 2  # all but one, and copies of it
 
     model, task = load_agent(str(output))
     assert isinstance(task, TextTask)
@@ -295,3 +300,11 @@ def test_figures_by_hand(write_lines: Write, gpt2: Path, monkeypatch: pytest.Mon
         assert judged.figures == pytest.approx(expected, rel=1e-6)
         assert accuracy == pytest.approx(3 / (3 * turn))  # of equal ones the first: <|endoftext|>
         assert (judged.episodes, judged.held_out, judged.action_tokens) == (2, 2, 3 * turn)
+
+
+def test_values_worse_than_a_constant_are_told() -> None:
+    good = {"q_error": 3.0, "return_spread": 3.5, "v_error": 3.6}
+    judged = offline.OfflineJudgement(good, episodes=9, held_out=9, action_tokens=5, seconds=1.0)
+    (told,) = judged.warnings
+    assert told.startswith("warning: V is worse than a constant (3.6 against 3.5)")
+    assert judged.to_json()["warnings"] == [told]

@@ -1,0 +1,1 @@
+"""What `textrl view` and `textrl plot` show."""

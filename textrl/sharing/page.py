@@ -1,0 +1,118 @@
+"""A page of our own on gradio's server: its files, its doors, and nothing on it from elsewhere."""
+
+import os
+import socket
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # read when gradio is imported
+
+from fastapi.responses import JSONResponse, Response
+from gradio import Server
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from textrl.errors import UserError
+
+KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+STARTUP = "/gradio_api/startup-events"  # by which launch() sees that the server is up
+HEADERS = {
+    b"content-security-policy": b"default-src 'self'; base-uri 'none'; form-action 'none'",
+    b"x-content-type-options": b"nosniff",
+    b"referrer-policy": b"no-referrer",
+    b"cache-control": b"no-cache",
+}
+
+
+def new_server(title: str, files: Mapping[str, Path], doors: Iterable[str], longest: int) -> Server:
+    """A server of these files, by their path on it, to which the API is yet to be added.
+
+    doors: the other paths that are let through. longest: bytes of a request's body.
+    """
+    app = Server(title=title, docs_url=None, redoc_url=None, openapi_url=None)
+
+    def serve_file(file: Path) -> Any:
+        content = file.read_bytes()
+        return lambda: Response(content, media_type=KINDS[file.suffix])
+
+    for path, file in files.items():
+        app.get(path)(serve_file(file))
+    app.add_middleware(Gate, paths=frozenset((*files, STARTUP, *doors)), longest=longest)
+    return app
+
+
+class Gate:
+    """Lets through only what the page asks for, and only a little of it at a time."""
+
+    def __init__(self, app: ASGIApp, paths: frozenset[str], longest: int) -> None:
+        self._app, self._paths, self._longest = app, paths, longest
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            return await self._app(scope, receive, send)
+        if scope["type"] != "http" or scope["path"] not in self._paths:
+            return await JSONResponse({"error": "not here"}, 404)(scope, receive, send)
+        body, is_whole = b"", False
+        while not is_whole and len(body) <= self._longest:
+            message = await receive()
+            body += message.get("body", b"")
+            is_whole = not message.get("more_body", False)
+        if len(body) > self._longest:
+            return await JSONResponse({"error": "too long"}, 413)(scope, receive, send)
+        is_read = False
+
+        async def replay() -> Message:
+            nonlocal is_read
+            if is_read:
+                return await receive()
+            is_read = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                kept = [pair for pair in message["headers"] if pair[0].lower() not in HEADERS]
+                message = {**message, "headers": [*kept, *HEADERS.items()]}
+            await send(message)
+
+        await self._app(scope, replay, guarded)
+
+
+def check_address(host: str, port: int) -> None:
+    """Refuse a port that is taken and a host that is not ours, before anything is loaded."""
+    if not 1 <= port <= 65535:
+        raise UserError(f"--port must be from 1 to 65535, not {port}")
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            why = error.strerror or error
+            raise UserError(
+                f"cannot listen on {host}:{port} ({why}): choose another --port or --host"
+            ) from error
+
+
+def serve(app: Server, what: str, host: str, port: int) -> None:
+    """Serve the page until Ctrl-C; what: of what it is, for people."""
+    _, url, _ = app.launch(
+        server_name=host,
+        server_port=port,
+        share=False,
+        quiet=True,
+        prevent_thread_lock=True,
+        ssr_mode=False,
+        show_error=False,
+    )
+    print(f"{what}: {url} (Ctrl-C ends it)", flush=True)
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        print()
+    finally:
+        app.get_blocks().close(verbose=False)
