@@ -65,7 +65,7 @@ class Walk:
 
     def pays(self) -> NDArray[np.float64]:
         """What entering the arm has earned."""
-        return (self.arm == self.cue).astype(np.float64)
+        return np.asarray(self.arm == self.cue, dtype=np.float64)
 
     def seen(self, rules: Rules, random: Generator) -> NDArray[np.int64]:
         """What each sees, a number of OBSERVATIONS."""
