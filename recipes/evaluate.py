@@ -47,6 +47,11 @@ def main() -> None:
         " than the data did (default: where nothing can be played)",
     )
     parser.add_argument(
+        "--betas",
+        metavar="LIST",
+        help="offline: estimate the agent at each of these too, such as 0,1,4, and name the best",
+    )
+    parser.add_argument(
         "--fit-episodes",
         type=int,
         default=1000,
@@ -96,7 +101,7 @@ def judged(options: argparse.Namespace) -> dict[str, Any]:
         "weights": weights_digest(checkpoint_folder(options.checkpoint)),
     }
     if name is None and len(members.tasks) > 1:
-        for each in ("beta", "candidates", "against", "data", "offline"):
+        for each in ("beta", "betas", "candidates", "against", "data", "offline"):
             if getattr(options, each) is not None:
                 raise UserError(f"--{each} is about one task: say which with --task")
         judgement = judge_run(members, model, how)
@@ -130,13 +135,17 @@ def rival(options: argparse.Namespace, task: Any, model: Any) -> Any:
     """The model of --against: an agent of the same task or, of texts, any language model."""
     from textrl.data.download import fetch
     from textrl.data.task_file import TASK_FILE
+    from textrl.envs.text.task import load_language
     from textrl.evaluation.judge import check_comparable
     from textrl.model.build import plain_lm
-    from textrl.sharing.checkpoint import load_agent
+    from textrl.sharing.checkpoint import TOKENIZER_FILES, load_agent
 
-    folder = fetch(options.against, "model", [TASK_FILE, "config.json"])
+    folder = fetch(options.against, "model", [TASK_FILE, "config.json", *TOKENIZER_FILES])
     if model.config.lm and not (folder / TASK_FILE).is_file():
-        return plain_lm(options.against, model.config)
+        theirs, ours = (each.tokenizer() for each in (load_language(folder), task.language))
+        if theirs.get_vocab() != ours.get_vocab():
+            raise UserError(f"{options.against!r} has other tokens: the two cannot be compared")
+        return plain_lm(options.against, model.config.context)
     other, theirs = load_agent(options.against, task.name)
     check_comparable(task, options.against, theirs, other)
     return other
@@ -158,9 +167,21 @@ def offline_verdict(
     decoding = Decoding.of(model, True, options.beta, options.candidates)
     rivals = {options.against: other} if other is not None else {}
     doubts = [each.removeprefix("warning: ") for each in doubts if "constant" in each]
-    verdict = reach_verdict(logs, model, rivals, decoding, doubts)
+    betas = read_betas(options.betas) if options.betas else []
+    verdict = reach_verdict(logs, model, rivals, decoding, doubts, betas)
     print(f"\n{verdict.describe()}")
     return verdict.to_json()
+
+
+def read_betas(text: str) -> list[float]:
+    """The numbers of a list with commas."""
+    try:
+        betas = [float(each) for each in text.split(",")]
+    except ValueError:
+        betas = [-1.0]
+    if min(betas) < 0:
+        raise UserError(f"--betas must be numbers of at least 0 with commas, not {text!r}")
+    return betas
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from textrl.config.presets import configure
 from textrl.errors import UserError
 from textrl.evaluation import ope
 from textrl.evaluation.estimators import Interval
+from textrl.evaluation.judge import Watch
 from textrl.evaluation.ope import Candidate, Evaluator, Logs, PolicyEstimate
 from textrl.evaluation.verdict import AGENT, DATA, Verdict, logs_of, reach_verdict
 from textrl.model.build import new_model
@@ -110,3 +111,27 @@ def test_what_cannot_be_judged() -> None:
     task = Members.of_run(run).one()[1]
     with pytest.raises(UserError, match="only whole episodes"):
         logs_of(task, run.members["gridworld"])
+
+
+@pytest.mark.parametrize(
+    ("how", "first"), [("offline", "estimated_return"), ("likelihood", "log_likelihood")]
+)
+def test_the_best_model_can_be_chosen_without_playing(how: str, first: str) -> None:
+    settings = {"layers": 1, "width": 16, "attention_heads": 2, "episodes": 300, "context": 104}
+    run = configure("gridworld", algo="ilql", select=how, **settings)
+    members = Members.of_run(run)
+    scores = Watch(members, run)(new_model(members, run))
+    assert next(iter(scores)) == first
+    assert "greedy" not in scores  # nothing was played
+
+
+def test_what_cannot_be_chosen_by() -> None:
+    run = configure("gridworld,wordle", select="offline")
+    with pytest.raises(UserError, match="--select offline is for one task"):
+        Watch(Members.of_run(run), run)
+    run = configure(
+        "gridworld", algo="cql", select="likelihood", episodes=300, context=104, width=16
+    )
+    members = Members.of_run(run)
+    with pytest.raises(UserError, match="needs a policy"):
+        Watch(members, run)(new_model(members, run))

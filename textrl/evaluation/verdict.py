@@ -1,7 +1,7 @@
 """Is it better than what there is? Estimates of several policies, their differences, and words."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,13 @@ class Verdict:
         """The agent against everybody else."""
         return [(AGENT, DATA), *((AGENT, name) for name in self.estimates if name != AGENT)]
 
+    @property
+    def best(self) -> str:
+        """The policy with the highest estimate, of those that are near enough to the data."""
+        near = [name for name in self.estimates if not self.is_too_far(name)]
+        means = {name: self.estimates[name].robust.mean for name in near}
+        return max({DATA: self.earned.mean, **means}.items(), key=lambda each: each[1])[0]
+
     def describe(self) -> str:
         """For people."""
         low, high = self.earned.interval
@@ -80,6 +87,7 @@ class Verdict:
         told += [
             f"{name} against {other}: {self.in_words(name, other)}" for name, other in self.pairs()
         ]
+        told.append(f"highest, of those near enough to the data to say: {self.best}")
         return "\n".join([*told, *(f"caveat: {each}" for each in self.caveats)])
 
     def to_json(self) -> dict[str, Any]:
@@ -97,6 +105,7 @@ class Verdict:
                 }
                 for name, other in self.pairs()
             },
+            "best": self.best,
             "groups": self.groups,
             "caveats": list(self.caveats),
         }
@@ -132,15 +141,19 @@ def reach_verdict(
     rivals: Mapping[str, TextRLModel],
     decoding: Decoding,
     doubts: Sequence[str] = (),
+    betas: Sequence[float] = (),
 ) -> Verdict:
     """Estimate the agent as it acts, its imitation without values, and its rivals.
 
-    doubts: what else is known to speak against the agent's values.
+    doubts: what else is known to speak against the agent's values. betas: others to act by.
     """
     candidates = [Candidate(AGENT, model, decoding)]
     heads = decoding.acts_by or model.config.heads
     if {"policy", "q"} <= {*heads}:
         candidates.append(Candidate(IMITATION, model, Decoding(0.0, decoding.sample)))
+    candidates += [
+        Candidate(f"{AGENT}, beta {beta:g}", model, replace(decoding, beta=beta)) for beta in betas
+    ]
     candidates += [
         Candidate(name, each, Decoding.of(each, decoding.sample)) for name, each in rivals.items()
     ]

@@ -85,13 +85,10 @@ def check_fit(name: str, task: AnyTask, member: MemberConfig) -> None:
         )
 
 
-def plain_lm(name: str, like: TextRLConfig) -> TextRLModel:
-    """A language model as it is, as an agent with nothing but its policy; like: whose tokens it has
-    to have."""
+def plain_lm(name: str, context: int) -> TextRLModel:
+    """A language model as it is, as an agent with nothing but its policy."""
     lm = load_lm(name)
     rows, width = output_weight(lm).shape
-    if rows != like.action_tokens:
-        raise UserError(f"{name!r} has other tokens: the two cannot be compared")
     shape = TextRLConfig(
         vocabulary=rows,
         first_action=0,
@@ -101,7 +98,7 @@ def plain_lm(name: str, like: TextRLConfig) -> TextRLModel:
         layers=lm.config.num_hidden_layers,
         width=width,
         attention_heads=lm.config.num_attention_heads,
-        context=like.context,
+        context=context,
         heads=("policy",),
         embedding_norm=embedding_norm(lm),
     )
