@@ -40,24 +40,7 @@ def main() -> None:
         help="another checkpoint of the same task to compare with; text: or a language model as it"
         " is, such as the one that the agent was trained from",
     )
-    parser.add_argument(
-        "--offline",
-        action=argparse.BooleanOptionalAction,
-        help="estimate from logged episodes what the agent would earn, and say whether that is more"
-        " than the data did (default: where nothing can be played)",
-    )
-    parser.add_argument(
-        "--betas",
-        metavar="LIST",
-        help="offline: estimate the agent at each of these too, such as 0,1,4, and name the best",
-    )
-    parser.add_argument(
-        "--fit-episodes",
-        type=int,
-        default=1000,
-        metavar="N",
-        help="offline: episodes that the estimate's values are fitted on",
-    )
+    add_offline(parser)
     parser.add_argument(
         "--data",
         help="text: conversations to judge by, all of them (default: those that were held out)",
@@ -77,6 +60,28 @@ def main() -> None:
         from textrl.evaluation.report import write_json
 
         write_json(Path(options.json), report)
+
+
+def add_offline(parser: argparse.ArgumentParser) -> None:
+    """What estimating from logged episodes asks for."""
+    parser.add_argument(
+        "--offline",
+        action=argparse.BooleanOptionalAction,
+        help="estimate from logged episodes what the agent would earn, and say whether that is more"
+        " than the data did (default: where nothing can be played)",
+    )
+    parser.add_argument(
+        "--betas",
+        metavar="LIST",
+        help="offline: estimate the agent at each of these too, such as 0,1,4, and name the best",
+    )
+    parser.add_argument(
+        "--fit-episodes",
+        type=int,
+        default=1000,
+        metavar="N",
+        help="offline: episodes that the estimate's values are fitted on",
+    )
 
 
 def judged(options: argparse.Namespace) -> dict[str, Any]:
