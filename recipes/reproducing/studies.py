@@ -22,7 +22,6 @@ class Table:
 
     name: str
     """What results call it: methods, or methods with how they differ from the first table."""
-    title: str
     methods: dict[str, str]
     """Name -> flags of textrl train. Of given summaries, those of training the heads."""
     backbones: dict[str, str]
@@ -49,7 +48,6 @@ class Study:
         default=(("hindsight", "cql"), ("cql+bisim", "cql"), ("exact-metric", "cql"))
     )
     seeds: int = 5
-    page: str = "docs/bisimulation.md"
 
 
 @dataclass(frozen=True)
@@ -95,6 +93,7 @@ def some_of(methods: dict[str, str], chosen: Collection[str]) -> dict[str, str]:
 
 CORE = some_of(MAIN, (*FIRST, "cql+bisim"))
 PARTS = {
+    "hindsight-pairs": "--bisim 0.05 --metric hindsight --max-steps 1800 --evaluate-every 450",
     "hindsight-joint": f"--represent hindsight --represent-steps 0 {WHOLE}",
     "hindsight-late": f"--represent hindsight --represent-finetune 400 {WHOLE}",
     "queries-alone": f"--represent hindsight --represent-next 0 {WHOLE}",
@@ -113,20 +112,18 @@ STUDIES = {
         axis="episodes",
         flags=COMMON,
         tables=(
-            Table("methods", "", some_of(MAIN, FIRST), {"gpt2": GPT2}, SIZES),
-            Table("methods", "", some_of(MAIN, {*MAIN} - {*FIRST}), {"gpt2": GPT2}, SIZES),
-            Table("parts", "what each part is worth", PARTS, {"gpt2": GPT2}, (250,)),
+            Table("methods", some_of(MAIN, FIRST), {"gpt2": GPT2}, SIZES),
+            Table("methods", some_of(MAIN, {*MAIN} - {*FIRST}), {"gpt2": GPT2}, SIZES),
+            Table("parts", PARTS, {"gpt2": GPT2}, (250,)),
             Table(
                 "controls",
-                "other summaries",
                 {"state-classifier": HEADS, "optimal-value": HEADS},
                 {"gpt2": GPT2},
                 (100, 250, 500),
             ),
-            Table("methods", "", CORE, {"rnn": RNN}, SIZES),
+            Table("methods", CORE, {"rnn": RNN}, SIZES),
             Table(
                 "methods_one_step_targets",
-                "targets that look one step ahead",
                 CORE,
                 {"gpt2": GPT2, "rnn": RNN},
                 SIZES,
@@ -143,10 +140,9 @@ STUDIES = {
         size_flag="--corridor",
         episodes=500,
         tables=(
-            Table("methods", "", MAIN, {"gpt2": GPT2}, (10, 20, 40)),
-            Table("methods", "", MAIN, {"rnn": RNN}, (10, 20, 40)),
+            Table("methods", MAIN, {"gpt2": GPT2}, (10, 20, 40)),
+            Table("methods", MAIN, {"rnn": RNN}, (10, 20, 40)),
         ),
-        page="docs/tmaze.md",
     ),
 }
 

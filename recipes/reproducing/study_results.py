@@ -105,8 +105,9 @@ def differences(
 
 
 def settled(found: Results) -> dict[str, dict[str, float]]:
-    """By method: how much the return still changed over the last quarter of training, on average,
-    and how much of that is no more than chance; 300 episodes each.
+    """By method: how much the return still changed over the last quarter of training.
+
+    Over all its runs, whatever their size; "seeds" counts those runs.
     """
     changes: dict[str, list[float]] = {}
     for run, result in found.items():
@@ -170,11 +171,14 @@ def draw_study(study: Study, results: Mapping[str, Any], output: Path) -> Path:
                 draw_line(axes, method, of[backbone])
         draw_references(axes, results)
         fewest = min(c["seeds"] for of in found.values() for c in of.get(backbone, {}).values())
-        axes.set(xscale="log", xlabel=study.axis, title=f"{backbone}, {fewest} seeds or more")
+        axes.set(
+            xscale="log", xlabel=study.axis, title=f"{backbone}, seeds per point: {fewest} or more"
+        )
         sizes = sorted({int(size) for of in found.values() for size in of.get(backbone, {})})
         axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
         axes.minorticks_off()
     panels[0].set_ylabel("greedy return")
+    figure.suptitle(study.title, fontsize=11)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=9)
     return save(figure, output / f"{study.name}.png")
