@@ -7,6 +7,7 @@ from gymnasium.envs.registration import register
 
 ENVIRONMENTS = {
     "SwitchGrid-v0": ("gridworld.env:SwitchGridEnv", "gridworld.env:SwitchGridVectorEnv"),
+    "TMaze-v0": ("tmaze.env:TMazeEnv", "tmaze.env:TMazeVectorEnv"),
     "TwentyQuestions-v0": ("twenty.env:TwentyQuestionsEnv", "twenty.env:TwentyQuestionsVectorEnv"),
     "Wordle-v0": ("wordle.env:WordleEnv", "wordle.env:WordleVectorEnv"),
     "MyWayHome-v0": ("vizdoom.env:MyWayHomeEnv", "vizdoom.vector:MyWayHomeVectorEnv"),

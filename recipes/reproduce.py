@@ -5,7 +5,7 @@ import os
 from textrl.config.parser import make_parser
 from textrl.config.presets import COMBINED
 from textrl.errors import UserError, run_recipe
-from textrl.recipes.reproducing.experiments import EXPERIMENTS, THEORY
+from textrl.recipes.reproducing.experiments import EXPERIMENTS, OPE, THEORY
 from textrl.recipes.reproducing.studies import STUDIES
 
 EXAMPLE = "textrl reproduce --only gridworld --seeds 5"
@@ -19,7 +19,7 @@ def main() -> None:
     )
     parser.add_argument(
         "--only",
-        choices=(*EXPERIMENTS, COMBINED, *STUDIES, THEORY),
+        choices=(*EXPERIMENTS, COMBINED, *STUDIES, THEORY, OPE),
         help="one experiment (default: all)",
     )
     parser.add_argument(
@@ -53,6 +53,8 @@ def main() -> None:
         raise UserError(f"--only {options.only} --scale paper: studies have the quick scale only")
     if options.methods and options.only not in STUDIES:
         raise UserError(f"--methods is for --only {' or '.join(STUDIES)}: leave it out")
+    if options.only == OPE and options.scale == "paper":
+        raise UserError(f"--only {options.only} --scale paper: the paper estimates nothing offline")
     from textrl.recipes.reproducing.reproduce import reproduce
 
     reproduce(options)

@@ -215,6 +215,14 @@ class TextTask(LoggedTask):
         """By the column that names them."""
         return self.index.groups()[self._chosen(episodes)]
 
+    def learned(self, episodes: int) -> Rows:
+        """Some of the rows to learn from, of the file that the agent was trained on."""
+        task = self._trained or self
+        chosen = task._split[0]
+        if episodes < len(chosen):
+            chosen = np.random.default_rng(SPLIT_SEED).choice(chosen, episodes, replace=False)
+        return task._rows().read(np.sort(chosen))
+
     def judged_by(self, episodes: int) -> str:
         """Held out by this agent's training, or of another file that it may have seen part of."""
         if self._trained is None:

@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from textrl.envs.gridworld.layout import MODES
 from textrl.envs.gridworld.rules import NOTHING, Rules
 from textrl.envs.gridworld.task import GridworldTask
+from textrl.envs.tmaze.rules import CUE, FORWARD
+from textrl.envs.tmaze.task import TMazeTask
 from textrl.errors import UserError
 from textrl.tasks.task import Task
 
@@ -40,8 +42,9 @@ class Dynamics:
 class Hidden:
     """The hidden states of a task."""
 
-    states_of: Callable[[NDArray[np.int64]], NDArray[np.int64]]
-    """Observation classes along histories (batch, states) -> the hidden state after each."""
+    states_of: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.int64]]
+    """Observation classes (-1: none) along histories and the actions after each, both (batch,
+    states) -> the hidden state at each."""
     goal: NDArray[np.int64]
     """(states,): the part of it that the current observation does not show."""
     dynamics: Dynamics
@@ -57,7 +60,7 @@ def hidden_of(task: Task) -> Hidden:
 def _(task: GridworldTask) -> Hidden:
     rules, cells = task.rules, task.rules.layout.cells
 
-    def states_of(classes: NDArray[np.int64]) -> NDArray[np.int64]:
+    def states_of(classes: NDArray[np.int64], actions: NDArray[np.int64]) -> NDArray[np.int64]:
         seen = rules.layout.open_cells[np.maximum(classes, 0)]
         mode, found = np.zeros(len(seen), dtype=np.int64), np.empty_like(seen)
         for step in range(seen.shape[1]):
@@ -66,6 +69,37 @@ def _(task: GridworldTask) -> Hidden:
         return found
 
     return Hidden(states_of, np.repeat(np.arange(len(MODES)), cells), dynamics_of(rules))
+
+
+@hidden_of.register
+def _(task: TMazeTask) -> Hidden:
+    """States: outside, each place with each cue, the end. The cue is seen at the first place."""
+    junction = task.rules.junction
+    end = 1 + 2 * junction
+
+    def states_of(classes: NDArray[np.int64], actions: NDArray[np.int64]) -> NDArray[np.int64]:
+        moved = np.cumsum(actions == FORWARD, axis=1) - (actions == FORWARD)
+        place = np.minimum(moved, junction)
+        is_down = np.maximum.accumulate(classes == CUE + 1, axis=1)
+        return np.where(place == 0, 0, is_down * junction + place)
+
+    places, cues = np.tile(np.arange(1, junction + 1), 2), np.repeat([0, 1], junction)
+    stay = np.arange(end + 1)
+    forward, arm, paid = stay.copy(), stay.copy(), np.zeros((end + 1, 4))
+    forward[1:end] += places < junction
+    is_there = 1 + np.flatnonzero(places == junction)
+    arm[is_there] = end
+    paid[is_there[0], 2] = paid[is_there[1], 3] = 1.0
+    # Outside, where going in leads depends on the cue: two branches, equally likely.
+    with_up, with_down = forward.copy(), forward.copy()
+    with_up[0], with_down[0] = 1, 1 + junction
+    known = Dynamics(
+        next_state=np.stack([with_up, with_down, arm, arm], axis=1),
+        paid=paid,
+        chances=np.array([[0.5, 0.5, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1.0]]),
+        seen=np.array([0, *np.where(places == 1, 1 + cues, 3 + (places == junction)), 5]),
+    )
+    return Hidden(states_of, np.array([0, *(1 + cues), 3]), known)
 
 
 def dynamics_of(rules: Rules) -> Dynamics:

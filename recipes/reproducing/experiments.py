@@ -5,6 +5,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
+OPE = "ope"  # how far off-policy estimates can be trusted
 THEORY, THEORY_PARTS = "theory", ("suboptimality", "clusters", "lemma")
 GREEDY, SAMPLED = ("decodings", "greedy"), ("decodings", "sampled")
 

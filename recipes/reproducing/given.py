@@ -124,8 +124,8 @@ def read(
 ) -> tuple[Tensor, NDArray[np.int64]]:
     """The representations of a batch's histories, and the hidden states that they have led to."""
     phi, _ = model.encode(batch.tokens, None, batch.state_positions)
-    # Every state is read at an observation's token; on padding it is any.
-    tokens = batch.tokens.gather(1, batch.state_positions).numpy()
-    states = hidden.states_of(tokens - language.first_observation)
     actions = batch.actions.shape[1]
-    return phi[:, :actions][batch.is_action], states[:, :actions][batch.is_action.numpy()]
+    # A state is read at an observation's token, or at the beginning; on padding it is any.
+    tokens = batch.tokens.gather(1, batch.state_positions)[:, :actions].numpy()
+    states = hidden.states_of(tokens - language.first_observation, batch.actions.numpy())
+    return phi[:, :actions][batch.is_action], states[batch.is_action.numpy()]

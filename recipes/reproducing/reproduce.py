@@ -21,6 +21,7 @@ from textrl.recipes.reproducing.all_tasks import compare_together, plan_together
 from textrl.recipes.reproducing.experiments import (
     EXPERIMENTS,
     GREEDY,
+    OPE,
     THEORY,
     THEORY_PARTS,
     Experiment,
@@ -29,6 +30,7 @@ from textrl.recipes.reproducing.experiments import (
     plan,
 )
 from textrl.recipes.reproducing.figures import draw, draw_hypothesis
+from textrl.recipes.reproducing.ope import calibrate
 from textrl.recipes.reproducing.runs import (
     is_done,
     machine,
@@ -50,7 +52,7 @@ def reproduce(options: argparse.Namespace) -> None:
     """Do what the command line of recipes/reproduce.py asks for."""
     transformers.utils.logging.disable_progress_bar()
     is_quick = options.scale == "quick"
-    names = [*EXPERIMENTS, *[COMBINED] * is_quick, *(STUDIES if is_quick else ()), THEORY]
+    names = [*EXPERIMENTS, *[COMBINED, OPE] * is_quick, *(STUDIES if is_quick else ()), THEORY]
     output = Path(options.output)
     output.mkdir(parents=True, exist_ok=True)
     folder = Path(options.runs) / options.scale
@@ -61,6 +63,9 @@ def reproduce(options: argparse.Namespace) -> None:
             continue
         if name in STUDIES:
             reproduce_study(STUDIES[name], options, folder, output)
+            continue
+        if name == OPE:
+            calibrate(folder, output, options.plan, options.finished)
             continue
         experiment = EXPERIMENTS.get(name)
         if experiment is None:

@@ -134,6 +134,20 @@ STUDIES = {
             ),
         ),
     ),
+    "tmaze": Study(
+        name="tmaze",
+        task="tmaze",
+        title="Return against how long a cue must be carried",
+        axis="corridor",
+        flags=COMMON,
+        size_flag="--corridor",
+        episodes=500,
+        tables=(
+            Table("methods", "", MAIN, {"gpt2": GPT2}, (10, 20, 40)),
+            Table("methods", "", MAIN, {"rnn": RNN}, (10, 20, 40)),
+        ),
+        page="docs/tmaze.md",
+    ),
 }
 
 

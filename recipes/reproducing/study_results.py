@@ -76,12 +76,15 @@ def cells_of(found: Results, table: str) -> dict[str, dict[str, dict[str, Any]]]
     for run in found:
         if run.table == table:
             same = {
-                each.seed: result["mean"]
+                each.seed: result
                 for each, result in found.items()
                 if (each.table, each.backbone, each.method, each.size)
                 == (table, run.backbone, run.method, run.size)
             }
-            cell = {**over_seeds(list(same.values())), "by_seed": same}
+            by_seed = {seed: result["mean"] for seed, result in same.items()}
+            # Of who would know when to stop: values that learn from few episodes get worse again.
+            best = statistics.fmean(max(each["curve"].values()) for each in same.values())
+            cell = {**over_seeds(list(by_seed.values())), "best": best, "by_seed": by_seed}
             cells.setdefault(run.method, {}).setdefault(run.backbone, {})[str(run.size)] = cell
     return cells
 

@@ -104,7 +104,7 @@ def test_config_cannot_be_changed() -> None:
     [
         (
             ["--task", "wordel"],
-            "unknown task 'wordel': did you mean 'wordle'? (tasks: gridworld, text, twenty, ",
+            "unknown task 'wordel': did you mean 'wordle'? (tasks: gridworld, text, tmaze, ",
         ),
         (
             ["--preset", "papr"],

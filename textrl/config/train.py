@@ -444,6 +444,12 @@ class TrainConfig:
     )
 
     evaluate_every: int = option(1000, "steps between evaluations", section=OUTPUT, minimum=1)
+    select: Literal["auto", "play", "offline", "likelihood"] = option(
+        "auto",
+        "what decides which model is kept in best/: play, the return estimated offline, or the"
+        " likelihood of what was logged; auto is play, or likelihood where nothing can be played",
+        section=OUTPUT,
+    )
     final_evaluation: bool = option(
         True,
         "play a complete evaluation at the end, beside reference players",

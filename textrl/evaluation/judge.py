@@ -10,11 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from textrl.acting.decoding import Decoding
 from textrl.config.train import MemberConfig, TrainConfig
 from textrl.errors import UserError
 from textrl.evaluation.offline import OfflineJudgement, judge_offline
+from textrl.evaluation.ope import Candidate, Evaluator, Logs
 from textrl.evaluation.play import Judgement, judge_play, play_both, quick_play
 from textrl.evaluation.report import Estimate, paired_difference
+from textrl.evaluation.verdict import logs_of
 from textrl.model.build import model_of_member
 from textrl.model.network import TextRLModel
 from textrl.tasks.members import Members
@@ -174,12 +177,22 @@ class Watch:
     def __init__(self, members: Members, run: TrainConfig) -> None:
         self._members, self._run = members, run
         several = len(members.tasks) > 1
+        self._logs: Logs | None = None  # read when they are first asked for
+        if run.select in ("offline", "likelihood") and several:
+            raise UserError(f"--select {run.select} is for one task: {members.name} are several")
+        if run.select == "play" and not all(isinstance(t, Task) for t in members.tasks.values()):
+            raise UserError(f"--select play: nothing can be played in {members.name}")
         self._returns = {
             name: task.returns(run.members[name]) for name, task in members.tasks.items() if several
         }
 
     def __call__(self, model: TextRLModel) -> dict[str, float]:
         """Of the model as it is now."""
+        (name, task), *_ = self._members.tasks.items()
+        if self._run.select == "offline" or (
+            self._run.select == "likelihood" and isinstance(task, Task)
+        ):
+            return self._offline(name, task, model)
         scores = {
             name: quick_scores(
                 task, self._run.members[name], self._run.seed, model_of_member(model, number)
@@ -190,6 +203,23 @@ class Watch:
             return next(iter(scores.values()))
         flat = {f"{name}/{way}": x for name, each in scores.items() for way, x in each.items()}
         return {"above the data": self._above_the_data(scores), **flat}
+
+    def _offline(self, name: str, task: AnyTask, model: TextRLModel) -> dict[str, float]:
+        """What the run selects by, without playing."""
+        if self._logs is None:
+            self._logs = logs_of(task, self._run.members[name])
+        evaluator = Evaluator(self._logs, model, [model] if "policy" in model.config.heads else [])
+        if self._run.select == "likelihood":
+            said = evaluator.likelihood(model)
+            if said is None:
+                raise UserError("--select likelihood needs a policy, which this algorithm has not")
+            return {"log_likelihood": said}
+        found = evaluator.estimate(Candidate(name, model, Decoding.of(model, sample=True)))
+        figures = {"estimated_return": found.robust.mean, "overlap": found.overlap}
+        if isinstance(task, LoggedTask):
+            episodes = self._run.members[name].evaluate_episodes
+            figures |= judge_offline(task, model, episodes).figures
+        return figures
 
     def _above_the_data(self, scores: Mapping[str, Mapping[str, float]]) -> float:
         above = []

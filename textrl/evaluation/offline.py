@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from textrl.data.batches import Batch, collate
 from textrl.data.dataset import Rows
+from textrl.data.language import TokenLanguage
 from textrl.losses.ops import legal_only, of_actions, returns_to_go
 from textrl.losses.outputs import TextRLOutput, action_scores
 from textrl.model.network import TextRLModel
@@ -107,7 +109,7 @@ def judge_offline(
     was_training = model.training
     model.train(False)
     said: dict[str, list[Tensor]] = {}
-    for batch in _small_batches(rows, task):
+    for _, batch in small_batches(rows, task.language):
         batch = batch.to(model.device)
         output = model(batch.tokens, batch.state_positions, frames=batch.frames)
         for name, values in _say(output, batch, beta, task.discount, model.config.acts_by).items():
@@ -135,10 +137,15 @@ def judge_offline(
     )
 
 
-def _small_batches(rows: Rows, task: LoggedTask) -> Iterator[Batch]:
-    """All rows, those of like length together, as many at once as there is room for."""
+def small_batches(
+    rows: Rows, language: TokenLanguage
+) -> Iterator[tuple[NDArray[np.integer], Batch]]:
+    """All rows, those of like length together, as many at once as there is room for.
+
+    Gives which rows they are, and their batch.
+    """
     order = np.argsort(rows.lengths, kind="stable")
-    states = max(1, ROOM // len(task.language.actions))
+    states = max(1, ROOM // len(language.actions))
     first = 0
     while first < len(order):
         count = 1
@@ -147,7 +154,8 @@ def _small_batches(rows: Rows, task: LoggedTask) -> Iterator[Batch]:
             and (count + 1) * int(rows.lengths[order[first + count]]) <= states
         ):
             count += 1
-        yield collate(rows, order[first : first + count], task.language)
+        picks = order[first : first + count]
+        yield picks, collate(rows, picks, language)
         first += count
 
 

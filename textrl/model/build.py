@@ -85,6 +85,28 @@ def check_fit(name: str, task: AnyTask, member: MemberConfig) -> None:
         )
 
 
+def plain_lm(name: str, context: int) -> TextRLModel:
+    """A language model as it is, as an agent with nothing but its policy."""
+    lm = load_lm(name)
+    rows, width = output_weight(lm).shape
+    shape = TextRLConfig(
+        vocabulary=rows,
+        first_action=0,
+        action_tokens=rows,
+        backbone=name,
+        lm=own_config(lm),
+        layers=lm.config.num_hidden_layers,
+        width=width,
+        attention_heads=lm.config.num_attention_heads,
+        context=context,
+        heads=("policy",),
+        embedding_norm=embedding_norm(lm),
+    )
+    model = TextRLModel(shape, lm)
+    model.train(False)
+    return model
+
+
 def algorithms_of(run: TrainConfig) -> list[Algorithm]:
     """Each member's."""
     return [find(ALGORITHMS, member.algo) for member in run.members.values()]

@@ -129,6 +129,10 @@ class LoggedTask(AnyTask):
         """Of the same episodes: equal where two are not independent of each other."""
         return np.arange(len(self.held_out(episodes)[1]))
 
+    def learned(self, episodes: int) -> Rows:
+        """That many episodes that training does see, always the same."""
+        raise NotImplementedError
+
     def judged_by(self, episodes: int) -> str:
         """For people: which episodes those are, and whether training has seen them."""
         return f"{episodes:,} of {self.held_out_count():,} held-out episodes of {self.name}"
