@@ -5,7 +5,7 @@ import os
 from textrl.config.parser import make_parser
 from textrl.config.presets import COMBINED
 from textrl.errors import UserError, run_recipe
-from textrl.recipes.reproducing.experiments import EXPERIMENTS, OPE, THEORY
+from textrl.recipes.reproducing.experiments import EXPERIMENTS, OPE, PEOPLE, THEORY
 from textrl.recipes.reproducing.studies import STUDIES
 
 EXAMPLE = "textrl reproduce --only gridworld --seeds 5"
@@ -19,8 +19,8 @@ def main() -> None:
     )
     parser.add_argument(
         "--only",
-        choices=(*EXPERIMENTS, COMBINED, *STUDIES, THEORY, OPE),
-        help="one experiment (default: all)",
+        choices=(*EXPERIMENTS, COMBINED, *STUDIES, THEORY, OPE, *PEOPLE),
+        help=f"one experiment (default: all but {' and '.join(PEOPLE)})",
     )
     parser.add_argument(
         "--methods",
@@ -33,6 +33,18 @@ def main() -> None:
         type=int,
         metavar="N",
         help="runs of each method (default: 5; 3 of vizdoom and twenty, 1 of combined)",
+    )
+    parser.add_argument(
+        "--conversations",
+        default="../shared/data/conversations",
+        metavar="DIR",
+        help=f"{' and '.join(PEOPLE)}: where the file of that name lies",
+    )
+    parser.add_argument(
+        "--backbone",
+        default="../shared/models/stories260K",
+        metavar="MODEL",
+        help=f"{' and '.join(PEOPLE)}: the language model to train",
     )
     parser.add_argument("--output", default="results", metavar="DIR", help="where results go")
     parser.add_argument("--runs", default="runs/reproduce", metavar="DIR", help="where runs go")
@@ -55,6 +67,8 @@ def main() -> None:
         raise UserError(f"--methods is for --only {' or '.join(STUDIES)}: leave it out")
     if options.only == OPE and options.scale == "paper":
         raise UserError(f"--only {options.only} --scale paper: the paper estimates nothing offline")
+    if options.only in PEOPLE and options.scale == "paper":
+        raise UserError(f"--only {options.only} --scale paper: the paper has no such conversations")
     from textrl.recipes.reproducing.reproduce import reproduce
 
     reproduce(options)
