@@ -1,5 +1,6 @@
 """Remake the experiments: plan -> train what is missing -> compare -> results/."""
 
+import argparse
 import os
 
 from textrl.config.parser import make_parser
@@ -36,13 +37,11 @@ def main() -> None:
     )
     parser.add_argument(
         "--conversations",
-        default="../shared/data/conversations",
         metavar="DIR",
         help=f"{' and '.join(PEOPLE)}: where the file of that name lies",
     )
     parser.add_argument(
         "--backbone",
-        default="../shared/models/stories260K",
         metavar="MODEL",
         help=f"{' and '.join(PEOPLE)}: the language model to train",
     )
@@ -56,6 +55,14 @@ def main() -> None:
         "--finished", action="store_true", help="train nothing: compare the runs that are done"
     )
     options = parser.parse_args()
+    refuse_mistakes(options)
+    from textrl.recipes.reproducing.reproduce import reproduce
+
+    reproduce(options)
+
+
+def refuse_mistakes(options: argparse.Namespace) -> None:
+    """What does not go together, before anything is trained."""
     for name in ("seeds", "jobs"):
         if (getattr(options, name) or 1) < 1:
             raise UserError(f"--{name} must be at least 1, not {getattr(options, name)}")
@@ -69,9 +76,9 @@ def main() -> None:
         raise UserError(f"--only {options.only} --scale paper: the paper estimates nothing offline")
     if options.only in PEOPLE and options.scale == "paper":
         raise UserError(f"--only {options.only} --scale paper: the paper has no such conversations")
-    from textrl.recipes.reproducing.reproduce import reproduce
-
-    reproduce(options)
+    for name in ("conversations", "backbone"):
+        if options.only in PEOPLE and not getattr(options, name):
+            raise UserError(f"--only {options.only} needs --{name}: see docs/text.md")
 
 
 if __name__ == "__main__":
