@@ -1,11 +1,12 @@
 """Remake the experiments: plan -> train what is missing -> compare -> results/."""
 
+import argparse
 import os
 
 from textrl.config.parser import make_parser
 from textrl.config.presets import COMBINED
 from textrl.errors import UserError, run_recipe
-from textrl.recipes.reproducing.experiments import EXPERIMENTS, OPE, THEORY
+from textrl.recipes.reproducing.experiments import EXPERIMENTS, OPE, PEOPLE, THEORY
 from textrl.recipes.reproducing.studies import STUDIES
 
 EXAMPLE = "textrl reproduce --only gridworld --seeds 5"
@@ -19,8 +20,8 @@ def main() -> None:
     )
     parser.add_argument(
         "--only",
-        choices=(*EXPERIMENTS, COMBINED, *STUDIES, THEORY, OPE),
-        help="one experiment (default: all)",
+        choices=(*EXPERIMENTS, COMBINED, *STUDIES, THEORY, OPE, *PEOPLE),
+        help=f"one experiment (default: all but {' and '.join(PEOPLE)})",
     )
     parser.add_argument(
         "--methods",
@@ -34,6 +35,16 @@ def main() -> None:
         metavar="N",
         help="runs of each method (default: 5; 3 of vizdoom and twenty, 1 of combined)",
     )
+    parser.add_argument(
+        "--conversations",
+        metavar="DIR",
+        help=f"{' and '.join(PEOPLE)}: where the file of that name lies",
+    )
+    parser.add_argument(
+        "--backbone",
+        metavar="MODEL",
+        help=f"{' and '.join(PEOPLE)}: the language model to train",
+    )
     parser.add_argument("--output", default="results", metavar="DIR", help="where results go")
     parser.add_argument("--runs", default="runs/reproduce", metavar="DIR", help="where runs go")
     parser.add_argument(
@@ -44,6 +55,14 @@ def main() -> None:
         "--finished", action="store_true", help="train nothing: compare the runs that are done"
     )
     options = parser.parse_args()
+    refuse_mistakes(options)
+    from textrl.recipes.reproducing.reproduce import reproduce
+
+    reproduce(options)
+
+
+def refuse_mistakes(options: argparse.Namespace) -> None:
+    """What does not go together, before anything is trained."""
     for name in ("seeds", "jobs"):
         if (getattr(options, name) or 1) < 1:
             raise UserError(f"--{name} must be at least 1, not {getattr(options, name)}")
@@ -55,9 +74,11 @@ def main() -> None:
         raise UserError(f"--methods is for --only {' or '.join(STUDIES)}: leave it out")
     if options.only == OPE and options.scale == "paper":
         raise UserError(f"--only {options.only} --scale paper: the paper estimates nothing offline")
-    from textrl.recipes.reproducing.reproduce import reproduce
-
-    reproduce(options)
+    if options.only in PEOPLE and options.scale == "paper":
+        raise UserError(f"--only {options.only} --scale paper: the paper has no such conversations")
+    for name in ("conversations", "backbone"):
+        if options.only in PEOPLE and not getattr(options, name):
+            raise UserError(f"--only {options.only} needs --{name}: see docs/text.md")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ COMMANDS = {
     "collect": "make a dataset, or convert or check one of conversations",
     "push": "publish an agent or a dataset on the Hugging Face Hub",
     "merge": "merge a LoRA adapter into its language model",
+    "distill": "make an agent a plain language model, which any server runs",
     "reproduce": "remake the paper's tables and figures",
     "theory": "measure the paper's theory on small problems",
     "benchmark": "measure speed on this machine",

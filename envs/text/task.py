@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from transformers import AutoConfig, AutoTokenizer
 
 from textrl.config.train import NEW_BACKBONES, MemberConfig, TrainConfig
-from textrl.data.batches import Batches, EpisodeBatches
+from textrl.data.batches import Batch, Batches, EpisodeBatches, collate
 from textrl.data.chat import TextLanguage
 from textrl.data.dataset import Rows, best_of
 from textrl.envs.text import TextOptions
@@ -100,6 +100,15 @@ class TextTask(LoggedTask):
         """The same task on other conversations, none of which are for training."""
         settings = replace(self._settings, data=data, held_out=1.0)
         return TextTask(self.language, settings, trained=self._trained or self)
+
+    def learning_from(self, data: str) -> "TextTask":
+        """The same task with other conversations to learn from."""
+        return TextTask(self.language, replace(self._settings, data=data))
+
+    def held_out_batches(self, episodes: int = LOOKED_AT) -> list[Batch]:
+        """Some of the conversations that training does not see, one a batch."""
+        rows, _ = self.held_out(episodes)
+        return [collate(rows, np.array([row]), self.language) for row in range(len(rows.lengths))]
 
     def summary(self) -> str:
         """For cards."""

@@ -69,8 +69,11 @@ def plain_say(folder: str, sample: bool) -> Say:
     """As a language model does that transformers loads, and nothing of ours."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    tokenizer: Any = AutoTokenizer.from_pretrained(folder, padding_side="left")
+    # Of a game that has become too long, the beginning is cut, as a server would.
+    sides = {"padding_side": "left", "truncation_side": "left"}
+    tokenizer: Any = AutoTokenizer.from_pretrained(folder, **sides)
     model: Any = AutoModelForCausalLM.from_pretrained(folder)
+    room = model.config.max_position_embeddings - LONGEST_QUESTION
     how: dict[str, Any] = {"do_sample": sample, "max_new_tokens": LONGEST_QUESTION}
     how |= {"top_k": 0, "top_p": 1.0} if sample else {}
 
@@ -78,7 +81,13 @@ def plain_say(folder: str, sample: bool) -> Say:
     def say(talks: Sequence[Talk]) -> list[str]:
         shown = [[{"role": m.role, "content": m.content} for m in talk] for talk in talks]
         prompts = tokenizer.apply_chat_template(
-            shown, add_generation_prompt=True, padding=True, return_tensors="pt", return_dict=True
+            shown,
+            add_generation_prompt=True,
+            padding=True,
+            truncation=True,
+            max_length=room,
+            return_tensors="pt",
+            return_dict=True,
         )
         prompts.pop("token_type_ids", None)
         said = model.generate(**prompts, **how)[:, prompts["input_ids"].shape[1] :]

@@ -5,6 +5,11 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
+PEOPLE = {
+    "casino": "--group-by dialogue --held-out 0.1 --learning-rate 1e-3",
+    "persuasion": "--group-by dialogue --held-out 0.1 --learning-rate 1e-3",
+}
+"""Conversations of people, a file each, with the flags of their runs."""
 OPE = "ope"  # how far off-policy estimates can be trusted
 THEORY, THEORY_PARTS = "theory", ("suboptimality", "clusters", "lemma")
 GREEDY, SAMPLED = ("decodings", "greedy"), ("decodings", "sampled")

@@ -231,13 +231,13 @@ def summed_up(policies: list[dict[str, Any]]) -> dict[str, Any]:
             "mean_error": float(np.abs(means - truth).mean()),
             "selection_regret": float(truth.max() - truth[means.argmax()]),
         }
-    likeliest = np.array([each["likelihood"] for each in policies], dtype=float)
-    best = np.flatnonzero(likeliest == np.nanmax(likeliest))
+    said = np.array([each["likelihood"] for each in policies], dtype=float)
+    likeliest = truth[said == np.nanmax(said)] if np.isfinite(said).any() else None
     return {
         **found,
         **by_estimator["doubly_robust"],
         "estimators": by_estimator,
-        "likelihood_regret": float(truth.max() - truth[best].mean()),
+        "likelihood_regret": None if likeliest is None else float(truth.max() - likeliest.mean()),
         "spread_of_scores": [float(truth.min()), float(truth.max())],
     }
 

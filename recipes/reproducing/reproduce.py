@@ -22,6 +22,7 @@ from textrl.recipes.reproducing.experiments import (
     EXPERIMENTS,
     GREEDY,
     OPE,
+    PEOPLE,
     THEORY,
     THEORY_PARTS,
     Experiment,
@@ -31,6 +32,7 @@ from textrl.recipes.reproducing.experiments import (
 )
 from textrl.recipes.reproducing.figures import draw, draw_hypothesis
 from textrl.recipes.reproducing.ope import calibrate
+from textrl.recipes.reproducing.people import Where, study_people
 from textrl.recipes.reproducing.runs import (
     is_done,
     machine,
@@ -63,6 +65,10 @@ def reproduce(options: argparse.Namespace) -> None:
             continue
         if name in STUDIES:
             reproduce_study(STUDIES[name], options, folder, output)
+            continue
+        if name in PEOPLE:
+            where = Where(Path(options.conversations), options.backbone, folder, output)
+            study_people(name, where, options.seeds or 3, options.jobs, options.plan)
             continue
         if name == OPE:
             calibrate(folder, output, options.plan, options.finished)

@@ -7,7 +7,12 @@ from typing import Any
 
 from textrl.config.presets import COMBINED
 from textrl.recipes.reproducing.all_tasks import PAGE, TASKS, TITLE, TOGETHER, together_rows
-from textrl.recipes.reproducing.experiments import EXPERIMENTS, Experiment
+from textrl.recipes.reproducing.experiments import EXPERIMENTS, OPE, PEOPLE, Experiment
+from textrl.recipes.reproducing.offline_summary import (
+    estimates_introduction,
+    estimates_rows,
+    people_section,
+)
 
 SMALLEST_GAP = 0.005
 """Means of the paper that differ by less are called equal."""
@@ -24,6 +29,7 @@ def write_summary(output: Path) -> Path:
     parts += [section(EXPERIMENTS[name], results, output) for name, results in found.items()]
     if (output / f"{COMBINED}.json").is_file():
         parts.append(together_section(json.loads((output / f"{COMBINED}.json").read_text())))
+    parts += offline_parts(output)
     if points := sorted(output.glob("hypothesis-*.png")):
         figures = [f"![{figure.stem}]({figure.name})" for figure in points]
         parts += [HYPOTHESIS.strip(), *figures]
@@ -32,6 +38,20 @@ def write_summary(output: Path) -> Path:
     page = output / "README.md"
     page.write_text("\n\n".join(parts) + "\n")
     return page
+
+
+def offline_parts(output: Path) -> list[str]:
+    """What was estimated, not played."""
+    parts = []
+    if (output / f"{OPE}.json").is_file():
+        results = json.loads((output / f"{OPE}.json").read_text())
+        parts += [estimates_introduction(results), as_markdown(estimates_rows(results))]
+        parts += [f"![{OPE}]({OPE}.png)"]
+    for name in PEOPLE:
+        if (output / f"{name}.json").is_file():
+            told, rows = people_section(name, json.loads((output / f"{name}.json").read_text()))
+            parts += [told, as_markdown(rows)]
+    return parts
 
 
 def section(experiment: Experiment, results: Mapping[str, Any], output: Path) -> str:
