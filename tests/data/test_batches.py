@@ -56,7 +56,7 @@ def test_collate_against_a_loop(
         fill = {"observations": -1, "is_action": False, "has_next": False}
         actions = max(map(len, expected["actions"]))
         states = actions + any(episodes[pick].truncated for pick in picks)
-        widths = {"legal": states, "state_positions": states}
+        widths = {"legal": states, "state_positions": states, "left": 1}
         widths["tokens"] = max(map(len, expected["tokens"]))
         for name, columns in expected.items():
             values = getattr(batch, name)

@@ -474,9 +474,10 @@ def test_no_map_outlives_its_step(seeing: Language, make_rows: MakeRows) -> None
     rows = make_rows(long_episodes(seeing))
     before = maps()
     reader = RowReader(RowFiles(rows), SHAPE)
+    assert maps() == before  # only what is asked for is mapped
+    row, frames = reader.row(7), reader.frames(7, 0, 2)
     assert maps() == before + 1
     # Copies: they keep no map.
-    row, frames = reader.row(7), reader.frames(7, 0, 2)
     del reader
     assert maps() == before
     source = windows_of(rows, seeing)

@@ -79,7 +79,7 @@ def test_an_algorithm_from_outside(elsewhere: Path) -> None:
     # What acts is in the checkpoint: whoever evaluates it needs no code of the algorithm.
     assert "optimal" in textrl(elsewhere, "evaluate", "run", "--episodes", "5")
     refused = textrl(elsewhere, "train", *named[:4], "--expectile", "0.9", fails=True)
-    assert refused.startswith("error: --expectile is for ilql, not for gridworld with coin_package")
+    assert refused.startswith("error: --expectile is for ilql and iql, not for gridworld with")
 
 
 def test_what_a_file_names_is_not_run(trained: Path) -> None:
