@@ -33,7 +33,7 @@ def main() -> None:
         "--seeds",
         type=int,
         metavar="N",
-        help="runs of each method (default: 5; 3 of vizdoom and twenty, 1 of combined)",
+        help="runs of each method (default: 5; 3 of twenty, 1 of combined)",
     )
     parser.add_argument(
         "--conversations",
