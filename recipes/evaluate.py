@@ -142,7 +142,7 @@ def rival(options: argparse.Namespace, task: Any, model: Any) -> Any:
     from textrl.data.task_file import TASK_FILE
     from textrl.envs.text.task import load_language
     from textrl.evaluation.judge import check_comparable
-    from textrl.model.build import plain_lm
+    from textrl.model.build import lm_as_agent
     from textrl.sharing.checkpoint import TOKENIZER_FILES, load_agent
 
     folder = fetch(options.against, "model", [TASK_FILE, "config.json", *TOKENIZER_FILES])
@@ -150,7 +150,7 @@ def rival(options: argparse.Namespace, task: Any, model: Any) -> Any:
         theirs, ours = (each.tokenizer() for each in (load_language(folder), task.language))
         if theirs.get_vocab() != ours.get_vocab():
             raise UserError(f"{options.against!r} has other tokens: the two cannot be compared")
-        return plain_lm(options.against, model.config.context)
+        return lm_as_agent(options.against, model.config.context)
     other, theirs = load_agent(options.against, task.name)
     check_comparable(task, options.against, theirs, other)
     return other

@@ -181,7 +181,7 @@ def snapshots_of(
         return {"steps": float(model.config.steps)}
 
     with tempfile.TemporaryDirectory() as scratch:
-        units = value_units(members, run, Path(scratch))
+        units = value_units(members, run)
         set_seed(seed)
         model = new_model(members, run, units)
         hooks = Hooks(evaluate=keep, export=lambda model, folder: None)

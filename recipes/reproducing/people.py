@@ -18,7 +18,7 @@ from textrl.evaluation.offline import FULL_EVALUATION, judge_offline
 from textrl.evaluation.ope import said_of
 from textrl.evaluation.report import over_seeds, write_json
 from textrl.evaluation.verdict import logs_of, reach_verdict
-from textrl.model.build import plain_lm
+from textrl.model.build import lm_as_agent
 from textrl.model.network import TextRLModel
 from textrl.recipes.reproducing.experiments import PEOPLE, Run
 from textrl.recipes.reproducing.ope import spearman
@@ -99,7 +99,7 @@ def judged(runs: Sequence[Run], seed: int, backbone: str) -> dict[str, Any]:
     folders = {run.method: str(run.folder) for run in runs if run.seed == seed}
     agent, task = load_agent(folders["ilql"])
     imitator, _ = load_agent(folders["bc"])
-    rivals = {"bc": imitator, "base LM": plain_lm(backbone, agent.config.context)}
+    rivals = {"bc": imitator, "base LM": lm_as_agent(backbone, agent.config.context)}
     verdict = reach_verdict(logs_of(task, None), agent, rivals, Decoding.of(agent, sample=True))
     print(f"seed {seed}\n{verdict.describe()}")
     outlook = judge_offline(task, agent)

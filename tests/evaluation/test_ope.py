@@ -1,5 +1,7 @@
 """Off-policy evaluation of models: a game whose truth is known, and what is said of it."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -12,6 +14,7 @@ from textrl.evaluation.estimators import Interval
 from textrl.evaluation.judge import Watch
 from textrl.evaluation.ope import Candidate, Evaluator, Logs, PolicyEstimate
 from textrl.evaluation.verdict import AGENT, DATA, Verdict, logs_of, reach_verdict
+from textrl.losses.outputs import TextRLOutput
 from textrl.model.build import new_model
 from textrl.model.network import TextRLModel
 from textrl.tasks.members import Members
@@ -135,3 +138,12 @@ def test_what_cannot_be_chosen_by() -> None:
     members = Members.of_run(run)
     with pytest.raises(UserError, match="needs a policy"):
         Watch(members, run)(new_model(members, run))
+
+
+def test_estimates_are_of_the_policy_at_its_temperature() -> None:
+    said = TextRLOutput(policy=torch.tensor([[[0.0, 1.0]]]))
+    batch = SimpleNamespace(legal=None)
+    for temperature in (1.0, 0.5):
+        odds = ope.odds_of(said, batch, Decoding(1.0, sample=True, temperature=temperature))
+        expected = 1 / (1 + np.exp(-1 / temperature))
+        assert float(odds[0, 0, 1]) == pytest.approx(expected, abs=1e-6)

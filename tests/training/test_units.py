@@ -11,6 +11,7 @@ from tests.tiny_lms import save_chat_lm
 from textrl.config.presets import configure
 from textrl.config.train import TrainConfig
 from textrl.model.build import model_of_member, new_model
+from textrl.model.config import TextRLConfig
 from textrl.model.layout import ValueUnits
 from textrl.tasks.members import Members
 from textrl.training.learner import make_loss
@@ -53,12 +54,12 @@ def test_measured_from_the_data(talks: Path, tmp_path: Path) -> None:
             tokens += batch.is_action.sum(1).tolist()
     mean = np.average(returns, weights=tokens)
     spread = np.average((np.array(returns) - mean) ** 2, weights=tokens) ** 0.5
-    (units,) = value_units(members, run, tmp_path / "none").values()
+    (units,) = value_units(members, run).values()
     assert units.center == pytest.approx(mean)
     assert units.scale == pytest.approx(spread)
     as_asked = configured(talks, tmp_path, reward_scale=3.0)
-    assert value_units(members, as_asked, tmp_path / "none")["text"].scale == 3
-    assert not value_units(members, configured(talks, tmp_path, algo="bc"), tmp_path / "none")
+    assert value_units(members, as_asked)["text"].scale == 3
+    assert not value_units(members, configured(talks, tmp_path, algo="bc"))
 
 
 def test_values_start_at_the_mean(talks: Path, tmp_path: Path) -> None:
@@ -94,11 +95,16 @@ def test_a_run_keeps_its_units(talks: Path, tmp_path: Path) -> None:
     train(run)
     saved = json.loads((output / "config.json").read_text())
     assert saved["value_center"] == pytest.approx(18, abs=2)
-    (output / "config.json").write_text(json.dumps({**saved, "value_center": 1.0}))
     members = Members.of_run(run)
-    resumed = configured(talks, tmp_path, reward_scale=0.0, output=str(output), resume=True)
-    assert value_units(members, resumed, output)["text"].center == 1.0
-    assert value_units(members, run, output)["text"].center == saved["value_center"]
+    begun = TextRLConfig.from_pretrained(output)
+    begun.value_center = 1.0
+    assert value_units(members, run, begun)["text"].center == 1.0
+    assert value_units(members, run)["text"].center == saved["value_center"]
+    # A resumed run asks its folder, whatever the data would say now.
+    (output / "config.json").write_text(json.dumps({**saved, "value_center": 1.0}))
+    more = {"max_steps": run.max_steps + 1, "resume": True}
+    train(configured(talks, tmp_path, reward_scale=0.0, output=str(output), **more))
+    assert json.loads((output / "config.json").read_text())["value_center"] == 1.0
 
 
 def test_the_loss_counts_in_them(talks: Path, tmp_path: Path) -> None:

@@ -253,7 +253,7 @@ def odds_of(output: TextRLOutput, batch: Batch, decoding: Decoding) -> Tensor:
     """The chance of each action token, (batch, states, tokens), token by token as it acts."""
     scores = action_scores(output, batch.legal, decoding.beta, decoding.acts_by)
     if decoding.sample:
-        return scores.softmax(-1)
+        return (scores / decoding.temperature).softmax(-1)
     return torch.nn.functional.one_hot(scores.argmax(-1), scores.shape[-1]).to(scores.dtype)
 
 

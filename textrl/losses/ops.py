@@ -108,11 +108,11 @@ def lambda_returns(
     carried = discount * torch.where(has_next, mix, 0.0)
     returns = torch.empty_like(rewards)
     following = torch.zeros_like(rewards[:, 0])
-    after = torch.zeros_like(rewards) if return_after is None else return_after
+    # What is left of that after return_after, which one_step counts already.
+    least = next_values - cut - (0.0 if return_after is None else return_after) if cut else None
     for k in reversed(range(rewards.shape[1])):
-        if cut:  # how much more than what is counted already
-            least = next_values[:, k] - cut - after[:, k]
-            following = torch.maximum(following, least)
+        if least is not None:
+            following = torch.maximum(following, least[:, k])
         following = one_step[:, k] + carried[:, k] * following
         returns[:, k] = following
     return returns

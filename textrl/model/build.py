@@ -85,7 +85,7 @@ def check_fit(name: str, task: AnyTask, member: MemberConfig) -> None:
         )
 
 
-def plain_lm(name: str, context: int) -> TextRLModel:
+def lm_as_agent(name: str, context: int) -> TextRLModel:
     """A language model as it is, as an agent with nothing but its policy."""
     lm = load_lm(name)
     rows, width = output_weight(lm).shape

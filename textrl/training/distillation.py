@@ -8,7 +8,7 @@ turns that the agent chose by Q at their end.
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -100,9 +100,9 @@ def distil(
             loss = 0.0
             for part in batches.step(step):
                 batch = part.to(agent.device)
-                for term in _terms(agent, student, batch, how, turn_end):
-                    term.backward()
-                    loss += float(term.detach())
+                term = loss_of(agent, student, batch, how, turn_end)
+                term.backward()
+                loss += float(term.detach())
             torch.nn.utils.clip_grad_norm_(trained, MAX_NORM)
             optimizer.step()
             losses.append(loss)
@@ -115,13 +115,13 @@ def distil(
     return plain, losses
 
 
-def _terms(
+def loss_of(
     agent: TextRLModel, student: Any, batch: Batch, how: Distillation, turn_end: Sequence[int]
-) -> Iterator[Tensor]:
+) -> Tensor:
+    """What the student minimizes on a batch."""
     if how.method == "advantage":
-        yield advantage_loss(agent, student, batch, how.beta)
-    else:
-        yield turns_loss(agent, student, batch, how, turn_end)
+        return advantage_loss(agent, student, batch, how.beta)
+    return turns_loss(agent, student, batch, how, turn_end)
 
 
 def advantage_loss(agent: TextRLModel, student: Any, batch: Batch, beta: float) -> Tensor:

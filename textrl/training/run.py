@@ -57,10 +57,11 @@ def train(run: TrainConfig) -> Path:
         if accelerator.is_main_process and (told := task.before_training()):
             print(told)
 
-    units = value_units(members, run, output)
+    begun = TextRLConfig.from_pretrained(output) if (output / CONFIG_NAME).is_file() else None
+    units = value_units(members, run, begun)
     set_seed(run.seed)
     model = new_model(members, run, units)
-    agree_on_precision(model, output)
+    agree_on_precision(model, begun)
     if run.representation.checkpoint:
         take_encoder(model, run.representation.checkpoint)
     surveys = surveys_of(members, run) if run.asks else []
@@ -128,16 +129,15 @@ def start(run: TrainConfig, output: Path) -> Accelerator:
     return accelerator
 
 
-def agree_on_precision(model: TextRLModel, output: Path) -> None:
+def agree_on_precision(model: TextRLModel, begun: TextRLConfig | None) -> None:
     """Have all processes read frames in one precision, and a resumed run in that of its beginning.
 
-    Where it is chosen by a measurement, two of these may come out differently.
+    Where it is chosen by a measurement, two of these may come out differently. begun: the network's
+    shape at that beginning.
     """
-    if model.config.frame_shape is None:
-        return
-    is_begun = (output / CONFIG_NAME).is_file()
-    begun = TextRLConfig.from_pretrained(output) if is_begun else model.config
-    model.read_frames_in(broadcast_object_list([begun.frame_precision])[0])
+    if model.config.frame_shape is not None:
+        precision = (begun or model.config).frame_precision
+        model.read_frames_in(broadcast_object_list([precision])[0])
 
 
 def part(accelerator: Accelerator) -> None:

@@ -1,8 +1,5 @@
 """Where values begin: at the mean return of the data, on a scale that suits its rewards."""
 
-import json
-from pathlib import Path
-
 import torch
 
 from textrl.config.registry import ALGORITHMS, find
@@ -15,13 +12,12 @@ from textrl.tasks.members import Members
 EPISODES, STEPS = 512, 16  # that are looked at: so many episodes, in no more steps than that
 
 
-def value_units(members: Members, run: TrainConfig, output: Path) -> dict[str, ValueUnits]:
-    """The units of each member's values: as a run in the output folder has them, or measured."""
-    saved = output / "config.json"
-    if run.resume and saved.is_file():
-        config = TextRLConfig(**json.loads(saved.read_text()))
-        layouts = config.layouts
-        return {name: each.units for name, each in zip(run.members, layouts, strict=True)}
+def value_units(
+    members: Members, run: TrainConfig, begun: TextRLConfig | None = None
+) -> dict[str, ValueUnits]:
+    """The units of each member's values, measured; begun: as a run that goes on has them."""
+    if begun is not None:
+        return {name: each.units for name, each in zip(run.members, begun.layouts, strict=True)}
     return {
         name: measured_units(members, run, number)
         for number, (name, member) in enumerate(run.members.items())
