@@ -131,13 +131,16 @@ class Policy:
         unread, frames = joined(self._unread)
         states = torch.zeros(len(unread), dtype=torch.long, device=unread.device)
         spelling = Spelling(self._decoding, self._candidates, len(unread), self._random)
-        history = 0
+        history, spoken = 0, unread[:, :0]
         while not spelling.choices or states.any():
-            output = self._model(unread, past_key_values=self._cache, frames=frames)
+            output = self._model(
+                unread, past_key_values=self._cache, frames=frames, spoken=spoken
+            )
             history = history or self._cache.get_seq_length()
             choice = spelling.extend(output, allowed.legal[states])
             self._go_on_with(choice.parent, history if len(choice.parent) == len(states) else 0)
             states = allowed.next_state[states[choice.parent], choice.token]
+            spoken = torch.cat([spoken[choice.parent], choice.token[:, None]], dim=1)
             unread, frames = choice.token[:, None] + self._language.first_action, None
         chosen = spelling.choose()
         self._go_on_with(chosen)

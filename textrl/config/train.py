@@ -361,6 +361,12 @@ class TrainConfig:
         4, "attention heads; must divide the width", section=MODEL, minimum=1
     )
     cell: Literal["tanh", "gru", "lstm"] = option("gru", "rnn: what it is made of", section=MODEL)
+    policy_head: Literal["tokens", "actions"] = option(
+        "tokens",
+        "what the policy scores: the next token, or every whole action that it can be part of,"
+        " where the task has a list of them",
+        section=MODEL,
+    )
     q_head: Literal["auto", "mlp", "low-rank", "shared"] = option(
         "auto",
         "Q of each token: mlp, the same through a low rank, or shared with a language model's "
@@ -542,6 +548,10 @@ class TrainConfig:
                 self.q_head == "shared" and is_new,
                 "--q-head shared needs a language model's embeddings: with --backbone"
                 f" {self.backbone} use mlp or low-rank",
+            ),
+            (
+                self.policy_head == "actions" and (not is_new or len(self.members) > 1),
+                "--policy-head actions is for one task and a new backbone: leave it out",
             ),
             (
                 self.width % self.attention_heads,

@@ -23,6 +23,7 @@ from textrl.errors import UserError
 from textrl.hindsight.head import HindsightHead
 from textrl.hindsight.queries import Queries
 from textrl.losses.outputs import TextRLOutput
+from textrl.model.action_policy import Begun, policy_head
 from textrl.model.backbones import BACKBONES, Shape, at_places, initialize_cells
 from textrl.model.config import TextRLConfig
 from textrl.model.heads import (
@@ -75,7 +76,7 @@ class TextRLModel(PreTrainedModel):
             )
         self.representation = representation_of(config)
         if "policy" in config.heads and not is_lm:  # a language model has its own
-            self.policy = two_layer_head(width, actions)
+            self.policy = policy_head(config)
         if "v" in config.heads:
             self.v = quiet_head(width, 1) if is_lm else two_layer_head(width, 1)
         if "slow_v" in config.heads:
@@ -173,6 +174,7 @@ class TextRLModel(PreTrainedModel):
         member: int = 0,
         queries: Queries | None = None,
         stage: Stage = Stage.ALGORITHM,
+        spoken: Tensor | None = None,
     ) -> TextRLOutput:
         """Read tokens (batch, time) and evaluate the heads at state_positions (batch, states) only.
 
@@ -184,6 +186,8 @@ class TextRLModel(PreTrainedModel):
         queries: about later steps, which are answered as well; need the positions too.
         stage: whether gradients of the heads reach the encoder (ALGORITHM, BESIDE), only those of
         the queries (ALONE) or none (FROZEN).
+        spoken: (batch, tokens) the action numbers of an action's first tokens, where the cache has
+        read them.
         """
         layout = self.config.layouts[member]
         ids = layout.ids(tokens.device)
@@ -200,8 +204,9 @@ class TextRLModel(PreTrainedModel):
         output = TextRLOutput(representation=phi, past_key_values=cache)
         if stage is Stage.ALONE:
             phi = phi.detach()
+        begun = self._begun(tokens, state_positions, spoken)
         # To act, the slow copies are enough.
-        self._add_heads(output, phi, layout, is_acting=past_key_values is not None)
+        self._add_heads(output, phi, layout, begun, is_acting=past_key_values is not None)
         history = (tokens, frames, state_positions)
         if pairs is not None:
             ask_world(self, output, history, pairs, member)
@@ -216,13 +221,33 @@ class TextRLModel(PreTrainedModel):
                 output.imagined_reward = head.expect(z, queries.tests)
         return output
 
+    def _begun(
+        self, tokens: Tensor, positions: Tensor | None, spoken: Tensor | None
+    ) -> Begun | None:
+        """What has been said of an action at each state, where the policy scores whole ones."""
+        if not self.config.whole_actions:
+            return None
+        if spoken is not None:
+            return self.policy.begun(spoken)
+        if positions is None:
+            positions = torch.full_like(tokens[:, :1], tokens.shape[1] - 1)
+        return self.policy.begun_at(tokens, positions, self.config.first_action)
+
     def _add_heads(
-        self, output: TextRLOutput, phi: Tensor, layout: MemberLayout, is_acting: bool
+        self,
+        output: TextRLOutput,
+        phi: Tensor,
+        layout: MemberLayout,
+        begun: Begun | None,
+        is_acting: bool,
     ) -> None:
         """Add what the policy, Q and V say of the representation."""
         heads, actions, units = layout.heads, layout.action_numbers, layout.units
         if "policy" in heads:
-            policy = self._logits(phi) if self.config.lm else self.policy(phi)
+            if begun is not None:
+                policy = self.policy(phi, begun)
+            else:
+                policy = self._logits(phi) if self.config.lm else self.policy(phi)
             output.policy = policy[..., actions]
         # The same numbers; only the gradient on its way back is scaled.
         phi = phi.detach() + self.config.value_gradient * (phi - phi.detach())
