@@ -125,11 +125,15 @@ class ActionPolicy(nn.Module):
 
     def _first_mass(self, scores: Tensor) -> Tensor:
         """(states, tokens) of each first token, the likeliest action having 1."""
-        energies = torch.addmm(self.bias * BIAS_RATE, scores, self._features.T)
+        # Where an episode begins, all histories are one: it is enough to score that once.
+        is_other = (scores != scores[:1]).any(dim=1)
+        (others,) = torch.nonzero(is_other, as_tuple=True)
+        distinct = torch.cat([scores[:1], scores[others]])
+        energies = torch.addmm(self.bias * BIAS_RATE, distinct, self._features.T)
         odds = (energies - energies.detach().amax(1, keepdim=True)).exp()
         tokens, begins = self._first
-        mass = scores.new_zeros(len(scores), self.tokens)
-        return mass.index_copy(1, tokens, odds @ begins)
+        mass = scores.new_zeros(len(distinct), self.tokens).index_copy(1, tokens, odds @ begins)
+        return mass[torch.where(is_other, is_other.cumsum(0), 0)]
 
     def _ranges(self, within: Tensor, begun: Begun) -> list[tuple[Tensor, Tensor, Tensor]]:
         """States within an action: which, their first action that can follow, and how many can."""
