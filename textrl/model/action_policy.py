@@ -74,7 +74,10 @@ class ActionPolicy(nn.Module):
         tokens = self.spellings.long()
         kinds = torch.tensor(self.kinds, device=tokens.device)[tokens]
         again = torch.stack(
-            [(kinds[:, :place] == kinds[:, place : place + 1]).any(1) for place in range(self.length)],
+            [
+                (kinds[:, :place] == kinds[:, place : place + 1]).any(1)
+                for place in range(self.length)
+            ],
             dim=1,
         )
         none = self.tokens + max(self.kinds) + 1
