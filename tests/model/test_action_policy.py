@@ -1,4 +1,4 @@
-"""The policy over whole actions: against adding up the list by hand, and with a cache as without."""
+"""The policy over whole actions: against adding up the list by hand, cached as not cached."""
 
 from pathlib import Path
 
@@ -55,7 +55,7 @@ def test_a_token_has_the_chance_of_all_words_that_go_on_with_it(spoken: list[int
 
 
 def test_what_has_been_said_is_read_from_the_history() -> None:
-    """Observations are 2 to 9, actions from 10 on; two words follow each other with none between."""
+    """Observations are 2 to 9, actions from 10 on; two words may follow each other directly."""
     policy = random_policy()
     tokens = torch.tensor([[1, 5, 10, 14, 18, 10, 14, 17, 3], [1, 12, 15, 18, 2, 2, 11, 13, 18]])
     positions = torch.tensor([[1, 2, 3, 4, 5, 6, 8], [0, 1, 2, 5, 6, 7, 7]])

@@ -53,7 +53,7 @@ class TextRLModel(PreTrainedModel):
     def __init__(self, config: TextRLConfig, lm: PreTrainedModel | None = None) -> None:
         """lm: the pretrained language model to begin with, where config.lm describes one."""
         super().__init__(config)
-        width, actions = config.width, config.action_tokens
+        width = config.width
         is_lm = config.lm is not None
         if is_lm:
             # from_pretrained sets the default to what it was asked for.
