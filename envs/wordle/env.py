@@ -1,7 +1,7 @@
 """Wordle as gymnasium environments: one game, or a batch of games stepped by array operations.
 
-An action is five letter numbers 0..25, MultiDiscrete([26] * 5); one game also takes the word itself,
-step("crane"). An observation is the board, int8 of shape (6, 5, 2): for each turn and slot the
+An action is five letter numbers 0..25, MultiDiscrete([26] * 5); one game also takes the word as it
+is, step("crane"). An observation is the board, int8 of shape (6, 5, 2): for each turn and slot the
 letter guessed and its colour (0 black, 1 yellow, 2 green), and -1 for both where nothing has been
 guessed yet. A wrong guess is rewarded with -1.0, the right one with 0.0; the game terminates with
 the right guess or the sixth wrong one and is never truncated.

@@ -133,9 +133,7 @@ class Policy:
         spelling = Spelling(self._decoding, self._candidates, len(unread), self._random)
         history, spoken = 0, unread[:, :0]
         while not spelling.choices or states.any():
-            output = self._model(
-                unread, past_key_values=self._cache, frames=frames, spoken=spoken
-            )
+            output = self._model(unread, past_key_values=self._cache, frames=frames, spoken=spoken)
             history = history or self._cache.get_seq_length()
             choice = spelling.extend(output, allowed.legal[states])
             self._go_on_with(choice.parent, history if len(choice.parent) == len(states) else 0)
