@@ -199,7 +199,7 @@ class WordleEnv(gymnasium.Env[Board, NDArray[np.integer[Any]]]):
         info = {name: values[0].item() for name, values in infos.items() if name != "played"}
         return boards[0], float(rewards[0]), bool(terminations[0]), bool(truncations[0]), info
 
-    def render(self) -> str | Picture | None:  # type: ignore[override]
+    def render(self) -> str | Picture | None:
         """The board as coloured text (ansi) or as pixels (rgb_array)."""
         boards = self._games.render()
         return None if boards is None else boards[0]
@@ -214,7 +214,8 @@ class WordleEnv(gymnasium.Env[Board, NDArray[np.integer[Any]]]):
                 f"{word!r} is not one of the {len(self.words.guesses):,} words of the list"
                 f" {self.words.name!r}{hint}"
             )
-        return self.words.guess_letters[self._index[found]].astype(np.int64)
+        letters: NDArray[np.int64] = self.words.guess_letters[self._index[found]].astype(np.int64)
+        return letters
 
     def _answer_index(self, answer: str | int) -> int:
         if not isinstance(answer, str):

@@ -57,7 +57,7 @@ class ActionGrammar:
     def spellings(self, most: int = MOST_ACTIONS) -> NDArray[np.int64]:
         """Every action, (actions, tokens) in ascending order; all must be of one length."""
         spelled = np.zeros((1, 0), dtype=np.int64)
-        states = np.zeros(1, dtype=np.int64)
+        states: NDArray[np.integer] = np.zeros(1, dtype=np.int64)
         while True:
             row, token = np.nonzero(self.legal[states])
             if len(row) > most:

@@ -124,7 +124,8 @@ class ActionPolicy(nn.Module):
         for part, first, counts in self._ranges(within, begun):
             going_on = self._next_mass(scores[part], begun.said[part], first, counts)
             mass = mass.index_copy(0, part, going_on)
-        return mass.clamp_min(LEAST).log().view(*phi.shape[:2], -1)
+        logits: Tensor = mass.clamp_min(LEAST).log().view(*phi.shape[:2], -1)
+        return logits
 
     def _first_mass(self, scores: Tensor) -> Tensor:
         """(states, tokens) of each first token, the likeliest action having 1."""
@@ -173,4 +174,5 @@ def policy_head(config: TextRLConfig) -> nn.Module:
     """A new backbone's: over tokens, or over whole actions."""
     if not config.whole_actions:
         return two_layer_head(config.width, config.action_tokens)
-    return ActionPolicy(config.width, *config.whole_actions, config.token_kinds)
+    actions, length = config.whole_actions
+    return ActionPolicy(config.width, actions, length, config.token_kinds)

@@ -43,8 +43,9 @@ def new_model(
     """The network with which a training run begins; units: of each member's values."""
     if run.backbone in NEW_BACKBONES:
         model = TextRLModel(config_for(members, run, units=units))
-        if isinstance(getattr(model, "policy", None), ActionPolicy):
-            model.policy.spell(torch.from_numpy(spellings_of(members)))
+        policy = getattr(model, "policy", None)
+        if isinstance(policy, ActionPolicy):
+            policy.spell(torch.from_numpy(spellings_of(members)))
         return model
     lm = load_lm(run.backbone, keep_dtype=run.lora_rank > 0)
     shape = config_for(members, run, lm, units)
@@ -61,6 +62,8 @@ def new_model(
 def spellings_of(members: Members) -> NDArray[np.int64]:
     """Every whole action of a run's only task."""
     grammar = members.language.grammar
+    if grammar is None:
+        raise UserError(f"--policy-head actions: {members.name} has no list of actions")
     try:
         return grammar.spellings()
     except ValueError as error:

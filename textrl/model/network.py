@@ -23,7 +23,7 @@ from textrl.errors import UserError
 from textrl.hindsight.head import HindsightHead
 from textrl.hindsight.queries import Queries
 from textrl.losses.outputs import TextRLOutput
-from textrl.model.action_policy import Begun, policy_head
+from textrl.model.action_policy import ActionPolicy, Begun, policy_head
 from textrl.model.backbones import BACKBONES, Shape, at_places, initialize_cells
 from textrl.model.config import TextRLConfig
 from textrl.model.header import built_on_paper, difference, header_of
@@ -237,6 +237,7 @@ class TextRLModel(PreTrainedModel):
         """What has been said of an action at each state, where the policy scores whole ones."""
         if not self.config.whole_actions:
             return None
+        assert isinstance(self.policy, ActionPolicy)
         if spoken is not None:
             return self.policy.begun(spoken)
         if positions is None:
