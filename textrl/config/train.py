@@ -77,6 +77,13 @@ class MemberConfig:
     batch_size: int = option(
         64, "episodes per step, over all processes", section=OPTIMIZATION, minimum=1
     )
+    shift_frames: int = option(
+        0,
+        "tasks with frames: in training, what a window shows is moved by up to so many pixels, at"
+        " random, all of its frames alike",
+        section=OPTIMIZATION,
+        minimum=0,
+    )
     accumulation: int = option(
         1, "parts in which a step computes its batch", section=OPTIMIZATION, minimum=1
     )
