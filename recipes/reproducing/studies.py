@@ -27,6 +27,7 @@ class Table:
     backbones: dict[str, str]
     sizes: tuple[int, ...]
     flags: str = ""
+    first_seed: int = FIRST_SEED
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,19 @@ class StudyRun:
     size: int
     seed: int
     episodes: int
-    folder: Path
+    base: Path
+    """Where its study works."""
     flags: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """What its study's record calls it."""
+        return f"{self.table}/{self.backbone}/{self.method}-{self.size}-seed{self.seed}"
+
+    @property
+    def folder(self) -> Path:
+        """Where it works; nothing of it is left when it is done."""
+        return self.base / self.name
 
     @property
     def summary(self) -> str:
@@ -115,6 +127,14 @@ STUDIES = {
             Table("methods", some_of(MAIN, FIRST), {"gpt2": GPT2}, SIZES),
             Table("methods", some_of(MAIN, {*MAIN} - {*FIRST}), {"gpt2": GPT2}, SIZES),
             Table("parts", PARTS, {"gpt2": GPT2}, (250,)),
+            # Where hindsight was found to help, on other seeds: ten for the two that it is about.
+            Table(
+                "methods",
+                some_of(MAIN, ("cql", "hindsight")),
+                {"gpt2": GPT2},
+                (250,),
+                first_seed=FIRST_SEED + 5,
+            ),
             Table(
                 "controls",
                 {"state-classifier": HEADS, "optimal-value": HEADS},
@@ -149,7 +169,7 @@ STUDIES = {
 
 def plan_study(study: Study, seeds: int, folder: Path, methods: Sequence[str]) -> list[StudyRun]:
     """Every run: table by table, and of each the first seed of all first; methods: none = all."""
-    return [
+    runs = [
         StudyRun(
             table=table.name,
             backbone=backbone,
@@ -157,7 +177,7 @@ def plan_study(study: Study, seeds: int, folder: Path, methods: Sequence[str]) -
             size=size,
             seed=seed,
             episodes=study.episodes or size,
-            folder=folder / study.name / table.name / backbone / f"{method}-{size}-seed{seed}",
+            base=folder / study.name,
             flags=(
                 *("--task", study.task, "--preset", "quick", "--seed", str(seed)),
                 *study.flags.split(),
@@ -168,9 +188,10 @@ def plan_study(study: Study, seeds: int, folder: Path, methods: Sequence[str]) -
             ),
         )
         for table in study.tables
-        for seed in range(FIRST_SEED, FIRST_SEED + seeds)
+        for seed in range(table.first_seed, table.first_seed + seeds)
         for backbone, of_backbone in table.backbones.items()
         for size in table.sizes
         for method, of_method in table.methods.items()
         if not methods or method in methods
     ]
+    return list(dict.fromkeys(runs))  # many seeds: a later table's are among an earlier one's

@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ from textrl.evaluation.report import over_seeds
 from textrl.recipes.reproducing.figures import save
 from textrl.recipes.reproducing.runs import machine
 from textrl.recipes.reproducing.studies import GIVEN, Study, StudyRun
-from textrl.recipes.reproducing.study_runs import result_of
 from textrl.recipes.reproducing.tabular import tabular_return
 from textrl.tasks.members import Members
 
@@ -31,9 +30,8 @@ COLOURS = {
 }
 
 
-def compare_study(study: Study, runs: Sequence[StudyRun]) -> dict[str, Any]:
+def compare_study(study: Study, found: Results, planned: int) -> dict[str, Any]:
     """Of the runs that are done: each cell over its seeds, and differences seed by seed."""
-    found: Results = {run: result for run in runs if (result := result_of(run)) is not None}
     first = next(iter(found))
     (_, task), optimum = Members.of_run(parse_config(first.flags, "", "")).one(), None
     references = task.references(first.seed)
@@ -43,7 +41,7 @@ def compare_study(study: Study, runs: Sequence[StudyRun]) -> dict[str, Any]:
         "task": study.task,
         "axis": study.axis,
         "optimum": optimum,
-        "runs": {"done": len(found), "planned": len(runs)},
+        "runs": {"done": len(found), "planned": planned},
         **{table.name: cells_of(found, table.name) for table in study.tables},
         "differences": {
             f"{ours} - {theirs}": differences(found, "methods", ours, theirs)
@@ -129,8 +127,9 @@ def reference_cells(study: Study, found: Results) -> dict[str, dict[str, Any]]:
                 cells.setdefault(name, {})[str(size)] = {"mean": each.mean}
         if isinstance(task, GridworldTask):
             seeds = sorted({run.seed for run in found})
-            scores = [tabular_return(task.rules, size, seed) for seed in seeds]
-            cells.setdefault("tabular", {})[str(size)] = over_seeds(scores)
+            for name, doubt in (("tabular", 0), ("tabular, pessimistic", 1)):
+                scores = [tabular_return(task.rules, size, seed, doubt) for seed in seeds]
+                cells.setdefault(name, {})[str(size)] = over_seeds(scores)
     return cells
 
 

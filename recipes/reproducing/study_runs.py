@@ -1,9 +1,8 @@
-"""The runs of a study: many in one process, and one file left of each."""
+"""The runs of a study: many in one process, and one line left of each."""
 
 import contextlib
 import json
 import multiprocessing
-import shlex
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -25,9 +24,9 @@ from textrl.envs.gridworld.behaviour import CHUNK_EPISODES, chunk_sizes, walk_ch
 from textrl.envs.gridworld.task import GridworldTask
 from textrl.errors import UserError
 from textrl.evaluation.play import evaluate
-from textrl.evaluation.report import write_json
 from textrl.recipes.reproducing.given import give_summary
 from textrl.recipes.reproducing.studies import SUMMARY_STEPS, StudyRun
+from textrl.recipes.reproducing.study_record import add
 from textrl.sharing.checkpoint import load_agent
 from textrl.tasks.members import Members
 from textrl.training.metrics import METRICS_FILE
@@ -37,36 +36,20 @@ EPISODES = 1000
 """Of greedy play at a run's end."""
 
 
-def result_of(run: StudyRun) -> dict[str, Any] | None:
-    """What a finished run has left; refuses that of other settings."""
-    file = result_file(run)
-    if not file.is_file():
-        return None
-    found: dict[str, Any] = json.loads(file.read_text())
-    if found["flags"] != shlex.join(run.flags):
-        raise UserError(f"{file} is of other settings: remove it, or choose another --runs")
-    return found
-
-
-def result_file(run: StudyRun) -> Path:
-    """Beside its folder, which is there only while it trains."""
-    return run.folder.with_name(f"{run.folder.name}.json")
-
-
-def train_runs(runs: Sequence[StudyRun], jobs: int) -> Iterator[StudyRun]:
-    """Train the runs, several at once, in this order; gives each when it is done."""
+def train_runs(runs: Sequence[StudyRun], jobs: int, record: Path) -> None:
+    """Train the runs, several at once, in this order; each is in the record when it is done."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, context) as pool:
         try:
-            done = zip(runs, pool.map(train_one, runs), strict=True)
-            for run, _ in progress_bar(iterable=done, total=len(runs), unit="run"):
-                yield run
+            done = pool.map(partial(train_one, record=record), runs)
+            for _ in progress_bar(iterable=done, total=len(runs), unit="run"):
+                pass
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
 
 
-def train_one(run: StudyRun) -> None:
+def train_one(run: StudyRun, record: Path) -> None:
     """Train, judge, write down. What an interrupted run has saved is gone on with."""
     run.folder.mkdir(parents=True, exist_ok=True)
     log = run.folder.with_name(f"{run.folder.name}.log")
@@ -78,7 +61,7 @@ def train_one(run: StudyRun) -> None:
         except UserError as error:
             raise UserError(f"{run.folder} failed, see {log}: {error}") from None
     seconds = round(time.perf_counter() - began, 1)
-    write_json(result_file(run), {"flags": shlex.join(run.flags), "seconds": seconds, **found})
+    add(record, run, {"made": time.strftime("%Y-%m-%d"), "seconds": seconds, **found})
     shutil.rmtree(run.folder)
     log.unlink()
 
@@ -114,7 +97,7 @@ def judge_trained(run: StudyRun) -> dict[str, Any]:
 def data_of(run: StudyRun) -> Path:
     """The data of a run, made first if need be: every seed has its own, nested in their number."""
     config = parse_config(run.flags, "", "")
-    folder = run.folder.parents[2] / "data" / f"{run.episodes}-{run.size}-seed{run.seed}"
+    folder = run.base / "data" / f"{run.episodes}-{run.size}-seed{run.seed}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_name(f"{folder.name}.lock")):
         if not folder.exists():
