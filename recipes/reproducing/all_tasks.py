@@ -40,7 +40,7 @@ def plan_together(scale: str, seeds: int, folder: Path, results: Path) -> list[R
         here = folder / COMBINED
         name = f"{TOGETHER}-seed{seed}"
         kept = kept_file(results, COMBINED, name)
-        flags = ("--task", ",".join(TASKS), *common)
+        flags: tuple[str, ...] = ("--task", ",".join(TASKS), *common)
         runs.append(Run("", TOGETHER, seed, here / name, flags, kept))
         for task in TASKS:
             own = ALONE.get(task, "").split()
