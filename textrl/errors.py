@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import NoReturn
 
 LISTED_NAMES = 12
+LONGEST_REASON = 400
+"""Characters of a library's error; some quote all of a file."""
 
 
 class UserError(Exception):
@@ -26,7 +28,10 @@ def first_line(error: BaseException) -> str:
     while error.__cause__ is not None:
         error = error.__cause__
     lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    if not lines:
+        return type(error).__name__
+    told = lines[0] if len(lines[0]) <= LONGEST_REASON else f"{lines[0][:LONGEST_REASON]}..."
+    return f"{type(error).__name__}: {told}"
 
 
 def fail(message: str) -> NoReturn:

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedModel
 from transformers import initialization as init
-from transformers.utils import SAFE_WEIGHTS_NAME
+from transformers.utils import CONFIG_NAME, SAFE_WEIGHTS_NAME
 
 from textrl.bisimulation.ask import ask_world
 from textrl.bisimulation.dynamics import WorldModel
@@ -25,6 +25,7 @@ from textrl.hindsight.queries import Queries
 from textrl.losses.outputs import TextRLOutput
 from textrl.model.backbones import BACKBONES, Shape, at_places, initialize_cells
 from textrl.model.config import TextRLConfig
+from textrl.model.header import built_on_paper, difference, header_of
 from textrl.model.heads import (
     SharedHead,
     ZeroLinear,
@@ -34,7 +35,7 @@ from textrl.model.heads import (
     two_layer_head,
 )
 from textrl.model.hiding import without_actions
-from textrl.model.language_model import base_lm
+from textrl.model.language_model import base_lm, refuse_adapter
 from textrl.model.layout import MemberLayout
 from textrl.model.lora import adapter_pairs, add_adapters, is_adapter, merge_adapter, slow_adapter
 from textrl.model.patches import PatchEncoder, Patches
@@ -113,22 +114,31 @@ class TextRLModel(PreTrainedModel):
     ) -> Any:
         """As transformers does it, from safetensors only, and with what is frozen frozen again.
 
-        base: where the language model under an adapter is, if not where it was in training.
+        A stranger's files take no memory before they are known to fit each other. base: where the
+        language model under an adapter is, if not where it was in training.
         """
-        base, wants_info = options.pop("base", None), options.get("output_loading_info")
-        name, revision = pretrained_model_name_or_path, options.get("revision", "main")
-        config: Any = options.get("config") or TextRLConfig.from_pretrained(name, revision=revision)
+        base, revision = options.pop("base", None), options.pop("revision", None)
+        name = str(pretrained_model_name_or_path)
+        folder = fetch(name, "model", (CONFIG_NAME, SAFE_WEIGHTS_NAME), revision)
+        config: Any = options.pop("config", None) or TextRLConfig.from_pretrained(folder)
+        saved = header_of(folder / SAFE_WEIGHTS_NAME)
+        expected = built_on_paper(lambda: cls(config), saved).saved_state()
+        shapes = {name: tuple(tensor.shape) for name, tensor in expected.items()}
+        if differs := difference(shapes, saved):
+            raise UserError(f"the weights in {name!r} are another model's: {differs}")
         if config.lora:
             for option in ("dtype", "device_map", "quantization_config"):
                 if options.get(option) is not None:
                     raise UserError(f"{option} is not for an adapter: merge it first")
-            folder = fetch(str(name), "model", [SAFE_WEIGHTS_NAME], revision)
             model = cls(config, base_lm(config, base))
             model.load_saved_state(load_file(folder / SAFE_WEIGHTS_NAME))
             model.train(False)
             # Whole or not at all: there is nothing to tell of what was missing.
-            return (model, dict.fromkeys(LOADING_INFO, ())) if wants_info else model
-        loaded = super().from_pretrained(name, *arguments, **{**options, "use_safetensors": True})
+            nothing: dict[str, Any] = dict.fromkeys(LOADING_INFO, ())
+            return (model, nothing) if options.get("output_loading_info") else model
+        refuse_adapter(folder)
+        options |= {"config": config, "use_safetensors": True}
+        loaded = super().from_pretrained(folder, *arguments, **options)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
         model._freeze()
         return loaded
