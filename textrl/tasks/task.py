@@ -205,6 +205,7 @@ class Task(AnyTask):
             frame_shape=self.frame_shape,
             patches=member.patches,
             discount=member.discount,
+            shift=member.shift_frames,
             **common,
         )
         return windows, episodes
