@@ -1,6 +1,7 @@
 """What a user can get wrong, told in one line."""
 
 import difflib
+import reprlib
 import sys
 from collections.abc import Callable, Iterable
 from typing import NoReturn
@@ -14,13 +15,23 @@ class UserError(Exception):
     """A mistake the user can mend: the message says what, which value, and the remedy."""
 
 
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 100
+_SHORT.maxlevel = 3
+
+
+def brief(value: object) -> str:
+    """A value for an error, in a length that a line has room for, whatever it is."""
+    return _SHORT.repr(value)
+
+
 def unknown(what: str, name: str, known: Iterable[str]) -> UserError:
     """The error for a name that is none of the known ones, with the nearest suggested."""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name[:100], names, n=1, cutoff=0.5)
     hint = f": did you mean {near[0]!r}?" if near else ""
     listed = f" ({what}s: {', '.join(names)})" if len(names) <= LISTED_NAMES else ""
-    return UserError(f"unknown {what} {name!r}{hint}{listed}")
+    return UserError(f"unknown {what} {brief(name)}{hint}{listed}")
 
 
 def first_line(error: BaseException) -> str:

@@ -268,6 +268,8 @@ class TextTask(LoggedTask):
             )
         if (independent := len(np.unique(groups[held_out]))) < FEW:
             told += f"\nwarning: {too_few(independent)}"
+        if remark := self.index.remark():
+            told += f"\n{remark}"
         if summary.bad_rows:
             kinds = ", ".join(f"{count:,} {kind}" for kind, count in summary.bad.items())
             told += f"\nleft out as bad: {kinds}"

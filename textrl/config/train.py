@@ -77,6 +77,13 @@ class MemberConfig:
     batch_size: int = option(
         64, "episodes per step, over all processes", section=OPTIMIZATION, minimum=1
     )
+    shift_frames: int = option(
+        0,
+        "tasks with frames: in training, what a window shows is moved by up to so many pixels, at"
+        " random, all of its frames alike",
+        section=OPTIMIZATION,
+        minimum=0,
+    )
     accumulation: int = option(
         1, "parts in which a step computes its batch", section=OPTIMIZATION, minimum=1
     )
@@ -109,6 +116,13 @@ class MemberConfig:
         section=OUTPUT,
         above=0,
     )
+    unstick: int = option(
+        0,
+        "greedy play draws an action, as sampled play would, where it sees what it saw within its"
+        " last so many actions; 0: never",
+        section=OUTPUT,
+        minimum=0,
+    )
     task_options: Any = NoOptions()
     """What its task declares."""
     algo_options: Any = NoOptions()
@@ -121,6 +135,11 @@ class MemberConfig:
                 f" {self.accumulation} equal parts: change one of them"
             )
 
+        if self.unstick and self.candidates > 1:
+            raise UserError(
+                f"--unstick {self.unstick} is for play token by token: leave it out, or"
+                f" --candidates {self.candidates}"
+            )
         _ = self.filter_sizes  # refuses what is none
 
     @property

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from textrl.errors import brief
 from textrl.model.layout import MemberLayout, ValueUnits
 
 MOST_TASKS = 100
@@ -89,7 +90,7 @@ def check_settings(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> 
             check_numbers(name, value, 3)
         elif name in CHOICES:
             if value not in CHOICES[name]:
-                raise ValueError(f"{name} is {shown(value)}, not one of {', '.join(CHOICES[name])}")
+                raise ValueError(f"{name} is {brief(value)}, not one of {', '.join(CHOICES[name])}")
         elif name in defaults:
             check_value(name, value, defaults[name])
 
@@ -98,12 +99,12 @@ def check_value(name: str, value: object, default: object) -> None:
     """Refuse what is of another type than the default, or beyond what makes sense."""
     if default is None or isinstance(default, str):
         if not (value is None and default is None) and not isinstance(value, str):
-            raise ValueError(f"{name} is {shown(value)}, not text")
+            raise ValueError(f"{name} is {brief(value)}, not text")
         if isinstance(value, str) and len(value) > LONGEST_TEXT:
             raise ValueError(f"{name} has {len(value):,} characters: {LONGEST_TEXT:,} are allowed")
     elif isinstance(default, bool):
         if not isinstance(value, bool):
-            raise ValueError(f"{name} is {shown(value)}, neither true nor false")
+            raise ValueError(f"{name} is {brief(value)}, neither true nor false")
     else:
         check_number(name, value, whole=isinstance(default, int))
 
@@ -112,10 +113,10 @@ def check_number(name: str, value: object, whole: bool = True) -> None:
     """Refuse what is no number, not finite or out of its range."""
     kinds = (int,) if whole else (int, float)
     if isinstance(value, bool) or not isinstance(value, kinds) or not is_finite(value):
-        raise ValueError(f"{name} is {shown(value)}, not a {'whole' if whole else 'finite'} number")
+        raise ValueError(f"{name} is {brief(value)}, not a {'whole' if whole else 'finite'} number")
     low, high = WITHIN.get(name, (0, LARGEST_NUMBER))
     if not low <= value <= high:
-        raise ValueError(f"{name} is {shown(value)}, not from {low:g} to {high:g}")
+        raise ValueError(f"{name} is {brief(value)}, not from {low:g} to {high:g}")
 
 
 def is_finite(value: float) -> bool:
@@ -129,16 +130,16 @@ def is_finite(value: float) -> bool:
 def check_names(name: str, value: object) -> None:
     """Refuse what is no list of heads."""
     if not isinstance(value, list | tuple) or len(value) > len(HEADS):
-        raise ValueError(f"{name} is {shown(value)}, not a list of heads")
+        raise ValueError(f"{name} is {brief(value)}, not a list of heads")
     for each in value:
         if each not in HEADS:
-            raise ValueError(f"{name} has {shown(each)}, which is none of {', '.join(HEADS)}")
+            raise ValueError(f"{name} has {brief(each)}, which is none of {', '.join(HEADS)}")
 
 
 def check_numbers(name: str, value: object, count: int) -> None:
     """Refuse what is no list of so many whole numbers above 0."""
     if not isinstance(value, list | tuple) or len(value) != count or 0 in value:
-        raise ValueError(f"{name} is {shown(value)}, not {count} whole numbers above 0")
+        raise ValueError(f"{name} is {brief(value)}, not {count} whole numbers above 0")
     for each in value:
         check_number(name, each)
 
@@ -146,14 +147,14 @@ def check_numbers(name: str, value: object, count: int) -> None:
 def check_members(value: object) -> None:
     """Refuse what no tasks of a model are."""
     if not isinstance(value, list) or not 1 <= len(value) <= MOST_TASKS:
-        raise ValueError(f"members is {shown(value)}, not a list of tasks")
+        raise ValueError(f"members is {brief(value)}, not a list of tasks")
     for member in value:
         if not isinstance(member, dict) or not set(member) <= set(A_TASK):
-            raise ValueError(f"members has {shown(member)}, which is no task")
+            raise ValueError(f"members has {brief(member)}, which is no task")
         for name, of in member.items():
             if name == "units":
                 if not isinstance(of, dict) or not set(of) <= {"center", "scale"}:
-                    raise ValueError(f"units is {shown(of)}, not a center and a scale")
+                    raise ValueError(f"units is {brief(of)}, not a center and a scale")
                 check_settings(of, vars(ValueUnits()))
             elif name != "begin" or of is not None:
                 check_settings({name: of}, A_TASK)
@@ -162,26 +163,26 @@ def check_members(value: object) -> None:
 def check_adapter(value: object) -> None:
     """Refuse what no adapter's settings are."""
     if not isinstance(value, dict) or set(value) != {"rank", "alpha", "targets"}:
-        raise ValueError(f"lora is {shown(value)}, not a rank, an alpha and targets")
+        raise ValueError(f"lora is {brief(value)}, not a rank, an alpha and targets")
     check_number("rank", value["rank"])
     check_number("alpha", value["alpha"], whole=False)
     targets = value["targets"]
     if not isinstance(targets, list) or not all(
         isinstance(each, str) and len(each) <= LONGEST_TEXT for each in targets
     ):
-        raise ValueError(f"the targets of lora are {shown(targets)}, not names of layers")
+        raise ValueError(f"the targets of lora are {brief(targets)}, not names of layers")
 
 
 def check_generation(value: object) -> None:
     """Refuse settings of `generate` that are no plain values."""
     if not isinstance(value, dict):
-        raise ValueError(f"generation is {shown(value)}, not settings by name")
+        raise ValueError(f"generation is {brief(value)}, not settings by name")
     for name in ("num_beams", "num_return_sequences", "top_k"):
         if value.get(name) is not None:
             check_number(name, value[name])
             if name != "top_k" and value[name] > MOST_TASKS:
                 raise ValueError(
-                    f"{name} is {shown(value[name])}: at most {MOST_TASKS} are allowed"
+                    f"{name} is {brief(value[name])}: at most {MOST_TASKS} are allowed"
                 )
     check_nested("generation", value)
 
@@ -204,13 +205,13 @@ def check_nested(name: str, value: object, depth: int = 0) -> None:
         is_count = "size" not in name and any(part in name for part in COUNTED)
         most = LARGEST_COUNT if is_count else LARGEST_NUMBER
         if abs(value) > most:
-            raise ValueError(f"{name} is {shown(value)}: at most {most:,} is allowed")
+            raise ValueError(f"{name} is {brief(value)}: at most {most:,} is allowed")
 
 
 def check_lm(value: object) -> None:
     """Refuse what no language model's config is."""
     if not isinstance(value, dict) or not isinstance(value.get("model_type"), str):
-        raise ValueError(f"lm is {shown(value)}, not a language model's config")
+        raise ValueError(f"lm is {brief(value)}, not a language model's config")
     if not isinstance(value.get("tie_word_embeddings"), bool):
         raise ValueError("lm does not say whether its embeddings are tied (tie_word_embeddings)")
     check_nested("lm", value)
@@ -230,13 +231,3 @@ CHECKS: dict[str, Callable[[object], None]] = {
     "members": check_members,
     "frame_shape": lambda value: check_numbers("frame_shape", value, 2),
 }
-
-
-def shown(value: object) -> str:
-    """A value for an error, cut short: it may be of any length."""
-    if isinstance(value, list | tuple | dict):
-        return "a list" if isinstance(value, list | tuple) else "an object"
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 10**30:
-        return "a huge number"
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:40]}..."
