@@ -16,6 +16,7 @@ from textrl.envs.wordle.words import WordList
 from textrl.errors import UserError
 from textrl.model.action_policy import BIAS_RATE, ActionPolicy
 from textrl.model.build import new_model
+from textrl.model.limits import check_settings
 from textrl.model.network import TextRLModel
 from textrl.tasks.members import Members
 
@@ -167,3 +168,21 @@ def test_spellings_are_the_actions_in_order(language: Language) -> None:
     with pytest.raises(ValueError, match="one length"):
         ActionGrammar(np.array([[0, 1], [-1, 0]], dtype=np.int32)).spellings()
     assert ActionGrammar.from_slots([[1, 2]], 3).spellings().tolist() == [[1], [2]]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"whole_actions": [0, 5]},
+        {"whole_actions": [5]},
+        {"whole_actions": "5"},
+        {"token_kinds": []},
+        {"token_kinds": [0, 2]},
+        {"token_kinds": [0, -1]},
+        {"token_kinds": 3},
+    ],
+)
+def test_a_stranger_s_list_of_actions_is_checked(wrong: dict[str, object]) -> None:
+    check_settings({"whole_actions": (5, 3), "token_kinds": [0, 1, 0]}, {})
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        check_settings(wrong, {})
