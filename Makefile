@@ -8,10 +8,13 @@ PIP_INSTALL := $(BIN)/pip install --quiet --quiet --disable-pip-version-check --
 LAUNCH := $(BIN)/accelerate launch --quiet --num_processes 1 --num_machines 1 \
     --mixed_precision no --dynamo_backend no
 
-.PHONY: help wordle test lint
+.PHONY: help play wordle test lint
 
 help: ## list what make can do
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
+
+play: $(INSTALLED) ## play Wordle against the agent that comes with textrl
+	@$(BIN)/textrl play
 
 wordle: $(INSTALLED) ## train an agent that plays Wordle and evaluate it
 	@$(LAUNCH) recipes/train.py --task wordle --resume

@@ -10,10 +10,12 @@ from textrl.config.parser import Parser, make_parser
 from textrl.config.registry import TASKS, find, follow, known
 from textrl.errors import UserError, run_recipe
 
-EXAMPLE = """textrl play runs/wordle --web
+EXAMPLE = """textrl play
+  textrl play runs/wordle --web
   textrl play runs/text --values
   textrl play runs/text --prompts prompts.txt --batch-size 16 > answers.jsonl"""
-DEFAULT = "runs/wordle"
+DEFAULT = "wordle"
+"""The task of the agent that is there without a checkpoint."""
 
 
 def main() -> None:
@@ -23,7 +25,11 @@ def main() -> None:
         " conversations.",
         EXAMPLE,
     )
-    parser.add_argument("checkpoint", nargs="?", default=DEFAULT, help="folder or Hub id")
+    parser.add_argument(
+        "checkpoint",
+        nargs="?",
+        help="folder or Hub id (default: the Wordle agent that comes with textrl)",
+    )
     parser.add_argument(
         "--beta", type=float, help="weight of Q - V against log pi (default: as trained)"
     )
@@ -37,7 +43,7 @@ def main() -> None:
             playable[name] = activity
     options = parser.parse_args()
 
-    name = task_of(options) or "wordle"
+    name = task_of(options) or DEFAULT
     if name not in playable:
         raise UserError(
             f"{options.checkpoint!r} has learned {name!r}, which nobody plays against:"
@@ -61,6 +67,12 @@ def task_of(options: argparse.Namespace) -> str:
     from textrl.data.task_file import TASK_FILE
     from textrl.sharing.checkpoint import checkpoint_folder
 
+    if options.checkpoint is None:
+        if options.task and follow(TASKS, options.task).name != DEFAULT:
+            raise UserError(
+                f"--task {options.task}: no such agent comes with textrl: name a folder or a Hub id"
+            )
+        return DEFAULT
     if options.task:
         return str(follow(TASKS, options.task).name)
     try:

@@ -73,8 +73,11 @@ class SearchLimitReached(Exception):
 class Search:
     """Depth-first branch and bound, remembering every set that was solved or bounded."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, breadth: int | None = None, limit: int | None = None) -> None:
+        """breadth: how many guesses are tried at each turn, the most promising ones; None = all,
+        and only then is the result exact. limit: table cells to look at; None = SEARCH_LIMIT."""
         self.table = table
+        self.breadth, self.limit = breadth, SEARCH_LIMIT if limit is None else limit
         self.cells_seen = 0
         self.solved: dict[tuple[int, bytes], tuple[int, int]] = {}
         self.lower_bounds: dict[bytes, int] = {}
@@ -84,11 +87,13 @@ class Search:
         if guesses_left == 1 or len(remaining) <= 2:
             return len(remaining) - 1, int(remaining[0])
         key = (guesses_left, remaining.tobytes())
+        if key not in self.solved and (perfect := self.perfect(remaining)) is not None:
+            self.solved[key] = len(remaining) - 1, perfect
         if key not in self.solved:
             bounds = self.bounds(remaining)
             best_guess = int(bounds.argmin())
             least = self.cost(best_guess, remaining, guesses_left)
-            for guess in np.argsort(bounds, kind="stable")[1:]:
+            for guess in np.argsort(bounds, kind="stable")[1 : self.breadth]:
                 if bounds[guess] >= least:
                     break
                 cost = self.cost(int(guess), remaining, guesses_left, limit=least)
@@ -114,13 +119,24 @@ class Search:
             return len(remaining) - 1
         key = remaining.tobytes()
         if key not in self.lower_bounds:
-            self.lower_bounds[key] = int(self.bounds(remaining).min())
+            is_perfect = self.perfect(remaining) is not None
+            bound = len(remaining) - 1 if is_perfect else int(self.bounds(remaining).min())
+            self.lower_bounds[key] = bound
         return self.lower_bounds[key]
+
+    def perfect(self, remaining: Answers) -> int | None:
+        """Of the remaining answers, the first that tells all others apart, if there is one.
+
+        No guess is better, and most small sets have one: looking at it first is quick.
+        """
+        parts = count_parts(self.table[remaining], remaining)
+        best = int(parts.argmax())
+        return int(remaining[best]) if parts[best] == len(remaining) else None
 
     def bounds(self, remaining: Answers) -> NDArray[np.intp]:
         """(guesses,) a cost that no play beats which makes that guess, given at least two left."""
         self.cells_seen += len(self.table) * len(remaining)
-        if self.cells_seen > SEARCH_LIMIT:
+        if self.cells_seen > self.limit:
             raise SearchLimitReached
         bounds = 2 * len(remaining) - count_parts(self.table, remaining)
         bounds[remaining] -= 1
@@ -129,6 +145,10 @@ class Search:
     def tree(self, remaining: Answers, guesses_left: int) -> Decision:
         """The decisions that solve found."""
         _, guess = self.solve(remaining, guesses_left)
+        return self.tree_after(guess, remaining, guesses_left)
+
+    def tree_after(self, guess: int, remaining: Answers, guesses_left: int) -> Decision:
+        """The same after this guess."""
         if guesses_left == 1:
             return Decision(guess, {})
         parts = split(self.table, guess, remaining)

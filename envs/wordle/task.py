@@ -28,6 +28,7 @@ from textrl.tasks.task import Reference, Task
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 COLOURS = ("black", "yellow", "green")
+MANY_ANSWERS = 1000
 TWEETS_HOW = (
     "Games that people shared on Twitter: the colours are theirs, the letters were drawn, row by"
     " row, from the words that give those colours."
@@ -49,6 +50,8 @@ class WordleTask(Task):
     def __init__(self, words: WordList, constrain: bool = True) -> None:
         """constrain: only words of the list can be spelled; else any five letters."""
         self.words, self.constrain = words, constrain
+        # So many different games that each need not be played again.
+        self.sampled_rounds = 1 if len(words.answers) >= MANY_ANSWERS else 4
         places = range(1, WORD_LENGTH + 1)
         clues = [f"{x}{place}={c}" for place in places for x in LETTERS for c in COLOURS]
         letters = [f"{x}{place}" for place in places for x in LETTERS]

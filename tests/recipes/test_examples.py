@@ -54,7 +54,7 @@ def test_the_task_of_the_guide_learns_and_is_evaluated(
 
 
 def test_the_lines_of_the_readme_run(small_run: Path, tmp_path: Path, monkeypatch) -> None:
-    (code,) = blocks("README.md", "python")
+    whole_game, code = blocks("README.md", "python")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "wordle").symlink_to(small_run)
@@ -63,3 +63,7 @@ def test_the_lines_of_the_readme_run(small_run: Path, tmp_path: Path, monkeypatc
     thoughts = names["thoughts"]
     assert isinstance(thoughts, tuple) and len(thoughts) == 5
     assert names["reward"] in (-1.0, 0.0) and not names["truncated"]
+
+    names = {}
+    exec(whole_game, names)
+    assert names["over"] and "[" in names["env"].render()

@@ -132,7 +132,7 @@ def test_mistakes_end_in_one_line(
     assert "try --web" in fails(small_run)  # the tests' input is no terminal
     assert "there is no checkpoint" in fails("runs/nothing")  # which is what to say first
     free = free_port()
-    assert "make wordle" in fails("--web", "--port", free)
+    assert "make wordle" in fails("runs/nothing", "--web", "--port", free)
     assert "no config.json" in fails(tmp_path, "--web", "--port", free)
     assert "1 to 65535" in fails(small_run, "--web", "--port", 99999)
     with socket.socket() as taken:

@@ -139,6 +139,8 @@ class TextRLModel(PreTrainedModel):
             return (model, nothing) if options.get("output_loading_info") else model
         refuse_adapter(folder)
         options |= {"config": config, "use_safetensors": True}
+        if config.lm is None:  # a network of ours computes in single precision, however it is saved
+            options.setdefault("dtype", torch.float32)
         loaded = super().from_pretrained(folder, *arguments, **options)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
         model._freeze()

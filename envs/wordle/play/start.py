@@ -11,15 +11,18 @@ import torch
 
 from textrl.envs.wordle import WordlePlay
 from textrl.envs.wordle.play.opponent import Opponent, load_opponent, refuse_missing
+from textrl.envs.wordle.shipped import SHIPPED_AGENT
 from textrl.errors import UserError
 
 
 def start(common: argparse.Namespace, options: WordlePlay) -> None:
     """Play in this terminal or on a page, or write the page down.
 
-    common: checkpoint, beta, sample and seed, as recipes/play.py has them.
+    common: checkpoint, beta, sample and seed, as recipes/play.py has them; no checkpoint is the
+    agent that ships with textrl.
     """
-    refuse_missing(common.checkpoint)
+    checkpoint = common.checkpoint or str(SHIPPED_AGENT)
+    refuse_missing(checkpoint)
     if (options.web or options.space) and find_spec("gradio") is None:
         raise UserError("the page needs gradio: pip install 'offline-textrl[play]'")
     if options.web:
@@ -29,7 +32,7 @@ def start(common: argparse.Namespace, options: WordlePlay) -> None:
     elif not options.space:
         check_terminal()
     torch.set_num_threads(1)  # a guess reads one short history: threads would wait for each other
-    opponent = load_opponent(common.checkpoint, common.beta, common.sample)
+    opponent = load_opponent(checkpoint, common.beta, common.sample)
     if options.space:
         from textrl.envs.wordle.play.space import write_space
 
