@@ -148,6 +148,20 @@ EXPERIMENTS = {
         quick="--max-steps 5000 --evaluate-every 5000 --bisim-every 100",
         page="docs/wordle.md",
     ),
+    "wordle-full": Experiment(
+        task="wordle",
+        title="Wordle, the full list",
+        table="not in the paper",
+        # At every scale: it is one preset, of an hour a run.
+        settings={"full": "--preset full"},
+        methods={"bc": "--algo bc", "ilql": "--algo ilql"},
+        views={"sampled": SAMPLED, "greedy": GREEDY},
+        published={},
+        differences=(("ilql", "bc"),),
+        seeds=3,
+        best_player="best_known",
+        page="docs/wordle.md",
+    ),
     "twenty": Experiment(
         task="twenty",
         title="Twenty Questions",

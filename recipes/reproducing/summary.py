@@ -216,6 +216,9 @@ are greedy there is less to gain: what the simulated crowd does most often is ne
 greedy imitation plays that. The bisimulation loss falls by a factor of a thousand when it is
 minimized; that the agents play better for it could not be shown.
 """,
+    "wordle-full": """
+2,190 answers and 11,280 guesses. Imitation alone has to learn far more here than on 236 words.
+""",
     "twenty": """
 Values tell good questions from bad ones: they are worth more than three questions to an agent that
 samples, and most of a question to a greedy one, which is then a third of a question from the best
