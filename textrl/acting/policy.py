@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from textrl.acting.decoding import Choice, Decoding, Spelling
-from textrl.acting.stuck import Views
 from textrl.data.frames import Pixels
 from textrl.data.language import ActionGrammar, Language
 from textrl.losses.ops import legal_only
@@ -101,8 +100,6 @@ class Policy:
     ) -> None:
         self._model, self._language, self._decoding = model, language, decoding
         self._candidates = decoding.candidates_of(model)
-        can_stick = decoding.unstick and not decoding.sample and self._candidates == 1
-        self._views = Views(decoding.unstick) if can_stick else None
         self._grammar = Grammar.of(language.grammar, model.device)
         self._random = torch.Generator(device=model.device).manual_seed(seed)
         self._cache: Any
@@ -120,8 +117,6 @@ class Policy:
         self._recent.clear()
         self._turns_read = 0
         self._unread = [self._turn(prompt, frames)]
-        if self._views is not None:
-            self._views.begin(prompt, frames)
 
     @torch.inference_mode()
     def act(self, grammar: ActionGrammar | None = None) -> NDArray[np.int64]:
@@ -135,10 +130,7 @@ class Policy:
             self._unread = [*self._recent, self._unread[-1]]
         unread, frames = joined(self._unread)
         states = torch.zeros(len(unread), dtype=torch.long, device=unread.device)
-        is_stuck = None
-        if self._views is not None:
-            is_stuck = torch.from_numpy(self._views.is_stuck()).to(unread.device)
-        spelling = Spelling(self._decoding, self._candidates, len(unread), self._random, is_stuck)
+        spelling = Spelling(self._decoding, self._candidates, len(unread), self._random)
         history, spoken = 0, unread[:, :0]
         while not spelling.choices or states.any():
             output = self._model(unread, past_key_values=self._cache, frames=frames, spoken=spoken)
@@ -185,8 +177,6 @@ class Policy:
     def observe(self, tokens: NDArray[np.int64], frames: Pixels | None = None) -> None:
         """Append what the environment answered, (episodes, tokens); frames: as in begin."""
         self._unread.append(self._turn(tokens, frames))
-        if self._views is not None:
-            self._views.see(tokens, frames)
 
     @torch.inference_mode()
     def _turn(self, tokens: NDArray[np.int64], frames: Pixels | None) -> Turn:
@@ -207,8 +197,6 @@ class Policy:
         self._cache.batch_select_indices(index)
         self._unread = [turn.of(index) for turn in self._unread]
         self._recent = deque((turn.of(index) for turn in self._recent), self._recent.maxlen)
-        if self._views is not None:
-            self._views.keep(episodes)
 
 
 def joined(turns: Sequence[Turn]) -> tuple[Tensor, Patches | None]:
