@@ -123,7 +123,7 @@ def read(
     model: TextRLModel, language: Language, hidden: Hidden, batch: Batch
 ) -> tuple[Tensor, NDArray[np.int64]]:
     """The representations of a batch's histories, and the hidden states that they have led to."""
-    phi, _ = model.encode(batch.tokens, None, batch.state_positions)
+    phi = model.encode(batch.tokens, batch.state_positions)
     actions = batch.actions.shape[1]
     # A state is read at an observation's token, or at the beginning; on padding it is any.
     tokens = batch.tokens.gather(1, batch.state_positions)[:, :actions].numpy()

@@ -266,19 +266,18 @@ def test_fresh_cells_neither_amplify_nor_forget(
     assert all((bias == 0).all() for bias in biases)
 
 
-def test_reading_some_places_is_reading_all_and_picking(make: MakeModel) -> None:
-    backbone = make(layers=3).backbone
+@pytest.mark.parametrize("cell", ["tanh", "lstm"])
+def test_reading_some_places_is_reading_all_and_picking(
+    make_model: MakeModel, language: Language, cell: str
+) -> None:
+    # GPT-2's are packed: see test_packing.
+    backbone = make_model(language, backbone="rnn", cell=cell, layers=3).backbone
     embedded = torch.randn(4, 12, backbone.get_input_embeddings().embedding_dim)
-    embedded.requires_grad_()
     places = torch.tensor([[0, 3, 4, 11], [1, 2, 2, 5], [0, 0, 0, 0], [8, 9, 10, 11]])
     some = backbone(inputs_embeds=embedded, read_at=places).last_hidden_state
     everything = backbone(inputs_embeds=embedded).last_hidden_state
     picked = torch.stack([each[at] for each, at in zip(everything, places, strict=True)])
-    torch.testing.assert_close(some, picked, atol=1e-6, rtol=0)
-    weights = torch.randn_like(some)
-    (of_some,) = torch.autograd.grad((some * weights).sum(), embedded)
-    (of_picked,) = torch.autograd.grad((picked * weights).sum(), embedded)
-    torch.testing.assert_close(of_some, of_picked, atol=1e-5, rtol=0)
+    assert torch.equal(some, picked)
 
 
 def test_a_new_backbone_begins_as_gpt2_does() -> None:
