@@ -14,7 +14,7 @@ from textrl.data.episode import Episode
 from textrl.data.language import Language
 from textrl.model.backbones import at_places
 from textrl.model.network import TextRLModel
-from textrl.model.packing import Packing
+from textrl.model.packing import History, Packing
 
 MakeEpisodes = Callable[..., list[Episode]]
 MakeModel = Callable[..., TextRLModel]
@@ -90,7 +90,7 @@ def test_the_slow_encoder_is_asked_where_pairs_need_it(
     pairs = draw_pairs(batch, (0,))
     with torch.no_grad():
         some = model(batch.tokens, batch.state_positions, pairs=pairs, groups=groups)
-        slow = model.slowly((batch.tokens, None, batch.state_positions, ()))
+        slow = model.encode(History(batch.tokens, None, batch.state_positions), slow=True)
     at = (pairs.episode, pairs.state)
     torch.testing.assert_close(some.target_representation[at], slow[at], rtol=0, atol=1e-11)
 

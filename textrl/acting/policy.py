@@ -131,16 +131,16 @@ class Policy:
         unread, frames = joined(self._unread)
         states = torch.zeros(len(unread), dtype=torch.long, device=unread.device)
         spelling = Spelling(self._decoding, self._candidates, len(unread), self._random)
-        history = 0
         while not spelling.choices or states.any():
             output = self._model(unread, past_key_values=self._cache, frames=frames)
-            history = history or self._cache.get_seq_length()
             choice = spelling.extend(output, allowed.legal[states])
-            self._go_on_with(choice.parent, history if len(choice.parent) == len(states) else 0)
+            if self._candidates > 1:
+                self._cache.branch(choice.parent)
             states = allowed.next_state[states[choice.parent], choice.token]
             unread, frames = choice.token[:, None] + self._language.first_action, None
         chosen = spelling.choose()
-        self._go_on_with(chosen)
+        if self._candidates > 1:
+            self._cache.settle(chosen)
         actions, rows = spelling.actions(chosen)
         self._last = list(zip(spelling.choices, rows, actions.unbind(dim=1), strict=True))
         said = actions + self._language.first_action
@@ -151,19 +151,6 @@ class Policy:
         self._unread = [Turn(said[:, -1:])]
         self._turns_read += 1
         return actions.cpu().numpy()
-
-    def _go_on_with(self, rows: Tensor, history: int = 0) -> None:
-        """Let the cache have these rows; one candidate per episode needs no moving.
-
-        history: so many tokens at the beginning are the same before and after, which is so when
-        candidates of one episode take each other's place. A history is long, and moving it slow.
-        """
-        if self._candidates == 1:
-            return
-        if history:
-            self._cache.exchange(rows, history)
-        else:
-            self._cache.batch_select_indices(rows)
 
     def thoughts(self, top: int = 3) -> tuple[Thought, ...]:
         """What the heads said at each token of the last action; for one episode at a time."""

@@ -29,7 +29,7 @@ def ask_world(
     with torch.no_grad():
         states = output.representation.shape[:2]
         is_read = None if of_all else read_by(pairs, states, has_classes=world.classes > 0)
-        target_phi = model.slowly(history, is_read)
+        target_phi = model.encode(history, slow=True, is_read=is_read)
         chosen = pairs.actions
         if not pairs.from_data:
             chosen = choose(output, pairs, layout.beta, layout.acts_by)
@@ -53,6 +53,7 @@ def read_by(pairs: Pairs, shape: torch.Size, has_classes: bool) -> Tensor:
     Where observations have no classes, the next history's z is what is predicted.
     """
     is_read = torch.zeros(shape, dtype=torch.bool, device=pairs.state.device)
+    is_read[:1, :1] = True  # where there are no pairs: somebody has to be read
     is_read[pairs.episode, pairs.state] = True
     if not has_classes:
         is_read[pairs.episode, (pairs.state + 1).clamp_max(shape[1] - 1)] = True

@@ -17,7 +17,8 @@ from transformers import GPT2Config
 from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
-from textrl.model.gpt2 import GPT2Backbone, GPT2Cache
+from textrl.model.gpt2 import GPT2Backbone
+from textrl.model.gpt2_cache import GPT2Cache
 
 
 def at_places(hidden: Tensor, places: Tensor) -> Tensor:
@@ -67,14 +68,18 @@ class RNNCache:
     def __init__(self) -> None:
         self.state: tuple[Tensor, ...] | None = None
 
-    def get_seq_length(self) -> int:
-        """Of single tokens nothing is kept."""
-        return 0
-
     def batch_select_indices(self, indices: Tensor) -> None:
         """Go on with these episodes only, as transformers' caches do it."""
         if self.state is not None:
             self.state = tuple(part[:, indices] for part in self.state)
+
+    def branch(self, parents: Tensor) -> None:
+        """Row i goes on from row parents[i]; an episode may have several rows, its candidates."""
+        self.batch_select_indices(parents)
+
+    def settle(self, rows: Tensor) -> None:
+        """Go on with one row of each episode."""
+        self.batch_select_indices(rows)
 
 
 class RNNBackbone(nn.Module):

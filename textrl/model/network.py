@@ -4,7 +4,7 @@ import contextlib
 import copy
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
@@ -38,17 +38,8 @@ from textrl.model.hiding import without_actions
 from textrl.model.language_model import base_lm
 from textrl.model.layout import MemberLayout
 from textrl.model.lora import adapter_pairs, add_adapters, is_adapter, merge_adapter, slow_adapter
-from textrl.model.packing import Packing
+from textrl.model.packing import History, Packing
 from textrl.model.patches import PatchEncoder, Patches
-
-class History(NamedTuple):
-    """What was read, as the model's forward takes it."""
-
-    tokens: Tensor
-    frames: Frames | Patches | None
-    state_positions: Tensor | None
-    groups: tuple[int, ...]
-
 
 LOADING_INFO = ("missing_keys", "unexpected_keys", "mismatched_keys")
 """What of a checkpoint did not fit, as transformers tells it."""
@@ -206,33 +197,25 @@ class TextRLModel(PreTrainedModel):
             tokens, frames, state_positions = without_actions(
                 tokens, frames, state_positions, first_action
             )
+            groups = ()  # some of these histories have become shorter than others
         if ids is not None:
             tokens = ids[tokens]
         padding = {"attention_mask": attention_mask, "position_ids": position_ids}
-        packing = self._packing(state_positions, tokens.shape[1], groups)
+        history = History(tokens, frames, state_positions, groups)
+        packing = self._packing(history)
         with torch.set_grad_enabled(torch.is_grad_enabled() and stage is not Stage.FROZEN):
-            phi, cache = self._read(
-                tokens, frames, state_positions, past_key_values, padding, packing=packing
-            )
+            phi, cache = self._read(history, packing, past_key_values, padding)
         output = TextRLOutput(past_key_values=cache)
         # To act, the slow copies are enough.
         is_acting = past_key_values is not None
         read = phi.detach() if stage is Stage.ALONE else phi
         self._add_heads(output, read, layout, is_acting, packing)
         output.representation = phi if packing is None else packing.unpack(phi)[0]
-        history = History(tokens, frames, state_positions, groups)
         if pairs is not None:
             of_all = queries is not None and not layout.observation_classes
             ask_world(self, output, history, pairs, member, of_all)
         if queries is not None:
-            self._answer(output, history, queries, member, stage)
-        if pairs is not None and queries is not None and queries.tests is not None:
-            assert output.target_representation is not None
-            with torch.no_grad():
-                z = output.target_representation[pairs.episode, pairs.state]
-                head = self.hindsight[member]
-                assert isinstance(head, HindsightHead)
-                output.imagined_reward = head.expect(z, queries.tests)
+            self._answer(output, history, queries, pairs, member, stage)
         return output
 
     def _add_heads(
@@ -271,20 +254,31 @@ class TextRLModel(PreTrainedModel):
         output: TextRLOutput,
         history: History,
         queries: Queries,
+        pairs: Pairs | None,
         member: int,
         stage: Stage,
     ) -> None:
-        """Add what the histories say to the queries, and of what comes next."""
+        """Add what the histories say to the queries, and of what comes next.
+
+        pairs: of histories that are compared by what they say to the same queries.
+        """
         assert output.representation is not None
         phi = output.representation[:, : queries.step.shape[1]]
         if stage is Stage.ALGORITHM:  # only the metric asks: as with the models of the world
             phi = felt(phi, self.config.world_gradient)
-        said = self.hindsight[member](phi, queries)
+        head = self.hindsight[member]
+        assert isinstance(head, HindsightHead)
+        said = head(phi, queries)
         output.answers, output.next_reward, output.next_dynamics = said
         has_classes = self.config.layouts[member].observation_classes > 0
         if not has_classes and output.target_representation is None:
             with torch.no_grad():
-                output.target_representation = self.slowly(history)
+                output.target_representation = self.encode(history, slow=True)
+        if pairs is not None and queries.tests is not None:
+            assert output.target_representation is not None
+            with torch.no_grad():
+                z = output.target_representation[pairs.episode, pairs.state]
+                output.imagined_reward = head.expect(z, queries.tests)
 
     @property
     def output_embeddings(self) -> Tensor:
@@ -306,49 +300,37 @@ class TextRLModel(PreTrainedModel):
         said: Tensor = head(phi, self.output_embeddings) if shares else head(phi)
         return said
 
-    def _packing(
-        self,
-        state_positions: Tensor | None,
-        time: int,
-        groups: tuple[int, ...],
-        is_read: Tensor | None = None,
-    ) -> Packing | None:
+    def _packing(self, history: History, is_read: Tensor | None = None) -> Packing | None:
         """How histories are packed, if they are."""
         is_new = self.config.lm is None and self.config.backbone in PACKING_BACKBONES
-        if state_positions is None or not is_new:
+        if history.state_positions is None or not is_new:
             return None
-        return Packing.of(state_positions, time, groups, is_read)
+        time = history.tokens.shape[1]
+        return Packing.of(history.state_positions, time, history.groups, is_read)
 
-    def slowly(self, history: History, is_read: Tensor | None = None) -> Tensor:
-        """The representations (batch, states, width) by the slow copies of the encoder.
+    def encode(self, history: History, slow: bool = False, is_read: Tensor | None = None) -> Tensor:
+        """The representations (batch, states, width), without any head.
 
-        is_read: (batch, states), True where one is needed; elsewhere it may be any.
+        slow: by the slow copies of the encoder. is_read: (batch, states), True where one is needed;
+        elsewhere it may be any.
         """
-        tokens, frames, positions, groups = history
-        packing = self._packing(positions, tokens.shape[1], groups, is_read)
-        phi, _ = self._read(tokens, frames, positions, slow=True, packing=packing)
-        return phi if packing is None else packing.unpack(phi)[0]
-
-    def encode(self, tokens: Tensor, state_positions: Tensor) -> Tensor:
-        """The representations (batch, states, width), without any head."""
-        packing = self._packing(state_positions, tokens.shape[1], ())
-        phi, _ = self._read(tokens, None, state_positions, packing=packing)
+        packing = self._packing(history, is_read)
+        phi, _ = self._read(history, packing, slow=slow)
         return phi if packing is None else packing.unpack(phi)[0]
 
     def _read(
         self,
-        tokens: Tensor,
-        frames: Frames | Patches | None,
-        state_positions: Tensor | None,
+        history: History,
+        packing: Packing | None,
         cache: Any = None,
         padding: Mapping[str, Tensor | None] | None = None,
         slow: bool = False,
-        packing: Packing | None = None,
     ) -> tuple[Tensor, Any]:
         """phi (batch, states, width), or (states, width) if packed, and the cache after the tokens.
 
         slow: by the slow copies.
         """
+        tokens, frames, state_positions, _ = history
         backbone = self.target_backbone if slow and not self.config.lora else self.backbone
         representation = self.target_representation if slow else self.representation
         of_token = backbone.get_input_embeddings()  # type: ignore[operator]

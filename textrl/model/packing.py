@@ -2,10 +2,22 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+
+from textrl.data.frames import Frames
+from textrl.model.patches import Patches
+
+
+class History(NamedTuple):
+    """What is read, as the network's forward takes it."""
+
+    tokens: Tensor  # (batch, time)
+    frames: Frames | Patches | None
+    state_positions: Tensor | None  # (batch, states)
+    groups: tuple[int, ...] = ()
 
 
 class _TakeRows(torch.autograd.Function):

@@ -191,9 +191,7 @@ class Task(AnyTask):
         if not member.window:
             every = run.bisimulation.compares_every
             packs = run.backbone in PACKING_BACKBONES
-            batches = EpisodeBatches(
-                rows, self.language, packs=packs, whole_every=every, **common
-            )
+            batches = EpisodeBatches(rows, self.language, packs=packs, whole_every=every, **common)
             return batches, episodes
         windows = WindowBatches(
             rows,
