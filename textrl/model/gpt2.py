@@ -114,6 +114,8 @@ class GPT2Backbone(GPT2Model):
         elif cache is not None:
             rows, time, _ = inputs_embeds.shape
             before = cache.get_seq_length()
+            if before + time > len(self.wpe.weight):
+                raise IndexError(f"{before + time} tokens, but places for {len(self.wpe.weight)}")
             cache.expect(rows, time)
             hidden = inputs_embeds + self.wpe.weight[before : before + time]
         else:

@@ -176,6 +176,7 @@ class TextRLModel(PreTrainedModel):
         queries: Queries | None = None,
         stage: Stage = Stage.ALGORITHM,
         groups: tuple[int, ...] = (),
+        only: tuple[str, ...] = (),
     ) -> TextRLOutput:
         """Read tokens (batch, time) and evaluate the heads at state_positions (batch, states) only.
 
@@ -189,6 +190,7 @@ class TextRLModel(PreTrainedModel):
         the queries (ALONE) or none (FROZEN).
         groups: episodes of similar length, as a batch has them: how many are in each; () = one
         group. Backbones that pack histories then compute little padding.
+        only: the heads that are asked; () = all.
         """
         layout = self.config.layouts[member]
         ids = layout.ids(tokens.device)
@@ -209,7 +211,8 @@ class TextRLModel(PreTrainedModel):
         # To act, the slow copies are enough.
         is_acting = past_key_values is not None
         read = phi.detach() if stage is Stage.ALONE else phi
-        self._add_heads(output, read, layout, is_acting, packing)
+        heads = tuple(head for head in layout.heads if not only or head in only)
+        self._add_heads(output, read, layout, heads, is_acting, packing)
         output.representation = phi if packing is None else packing.unpack(phi)[0]
         if pairs is not None:
             of_all = queries is not None and not layout.observation_classes
@@ -223,11 +226,12 @@ class TextRLModel(PreTrainedModel):
         output: TextRLOutput,
         phi: Tensor,
         layout: MemberLayout,
+        heads: tuple[str, ...],
         is_acting: bool,
         packing: Packing | None,
     ) -> None:
         """Add what the policy, Q and V say of the representation."""
-        heads, actions, units = layout.heads, layout.action_numbers, layout.units
+        actions, units = layout.action_numbers, layout.units
 
         def padded(*said: Tensor) -> Tensor:
             return torch.stack(said) if packing is None else packing.unpack(*said)
