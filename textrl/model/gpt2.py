@@ -43,8 +43,8 @@ class Block(GPT2Block):
             if self.is_last:
                 attended, hidden_states = attended[:, -1:], hidden_states[:, -1:]
         hidden = hidden_states + self.attn.c_proj(attended)
-        changed: Tensor = self.mlp(self.ln_2(hidden))
-        return hidden + changed
+        after: Tensor = hidden + self.mlp(self.ln_2(hidden))
+        return after
 
     def _attended(self, hidden: Tensor, packing: Packing) -> Tensor:
         """What each token's heads take from the tokens up to it, side by side: (rows, width)."""
