@@ -33,6 +33,9 @@ class Decoding:
     """Which heads count, policy or q; none named = those that are there."""
     temperature: float = 1.0
     """What scores are divided by before one is drawn."""
+    unstick: int = 0
+    """Where the best would be chosen, token by token: a sample instead, where what is seen was seen
+    within so many actions before (see Views); 0: never."""
 
     @classmethod
     def of(
@@ -51,6 +54,7 @@ class Decoding:
             config.plausible,
             config.acts_by,
             config.temperature,
+            config.unstick,
         )
 
     @property
@@ -85,10 +89,16 @@ class Spelling:
     """One action for each episode, spelled by as many candidates as there are."""
 
     def __init__(
-        self, decoding: Decoding, candidates: int, episodes: int, random: torch.Generator
+        self,
+        decoding: Decoding,
+        candidates: int,
+        episodes: int,
+        random: torch.Generator,
+        is_stuck: Tensor | None = None,
     ) -> None:
+        """is_stuck: (episodes,), those whose action is drawn in any case; with one candidate."""
         self._decoding, self._candidates = decoding, candidates
-        self._episodes, self._random = episodes, random
+        self._episodes, self._random, self._is_stuck = episodes, random, is_stuck
         self._log_odds: Tensor | None = None  # of each candidate so far, by the policy
         self._q: Tensor | None = None  # of its last token
         self.choices: list[Choice] = []
@@ -109,6 +119,8 @@ class Spelling:
 
     def _one(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         token = self._draw(scores) if self._decoding.sample else scores.argmax(dim=-1)
+        if self._is_stuck is not None:
+            token = torch.where(self._is_stuck, self._draw(scores), token)
         return token, torch.arange(len(scores), device=scores.device)
 
     def _several(self, output: TextRLOutput, legal: Tensor) -> tuple[Tensor, Tensor]:

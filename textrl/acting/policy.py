@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from textrl.acting.decoding import Choice, Decoding, Spelling
+from textrl.acting.stuck import Views
 from textrl.data.frames import Pixels
 from textrl.data.language import ActionGrammar, Language
 from textrl.losses.ops import legal_only
@@ -108,10 +109,12 @@ class Policy:
     ) -> None:
         self._model, self._language, self._decoding = model, language, decoding
         self._candidates = decoding.candidates_of(model)
+        can_stick = decoding.unstick and not decoding.sample and self._candidates == 1
+        self._views = Views(decoding.unstick) if can_stick else None
         self._grammar = Grammar.of(language.grammar, model.device)
         self._random = torch.Generator(device=model.device).manual_seed(seed)
         self._cache: Any
-        self._shares_rows = not decoding.sample and not model.config.window
+        self._shares_rows = not (decoding.sample or model.config.window or can_stick)
         self._row: NDArray[np.int64]  # of each episode, among those that the model reads
         self._moves: Tensor | None = None  # which rows of the cache come next, if not the same
         self._unread: list[Turn]  # what the model has not read yet; the last has no action yet
@@ -131,6 +134,8 @@ class Policy:
         if self._shares_rows and frames is None:
             prompt, self._row = alike(prompt)
         self._unread = [self._turn(prompt, frames)]
+        if self._views is not None:
+            self._views.begin(prompt, frames)
 
     @torch.inference_mode()
     def act(self, grammar: ActionGrammar | None = None) -> NDArray[np.int64]:
@@ -149,14 +154,21 @@ class Policy:
         # The candidates' values are asked where they are complete; of one episode, all are told of.
         values_last = self._candidates > 1 and len(self._row) > 1
         states = torch.zeros(len(unread), dtype=torch.long, device=unread.device)
-        spelling = Spelling(self._decoding, self._candidates, len(unread), self._random)
+        is_stuck = None
+        if self._views is not None:
+            is_stuck = torch.from_numpy(self._views.is_stuck()).to(unread.device)
+        spelling = Spelling(self._decoding, self._candidates, len(unread), self._random, is_stuck)
+        spoken = unread[:, :0]
         while not spelling.choices or states.any():
             only = ("policy",) if values_last and not allowed.can_end[states].any() else ()
-            output = self._model(unread, past_key_values=self._cache, frames=frames, only=only)
+            output = self._model(
+                unread, past_key_values=self._cache, frames=frames, spoken=spoken, only=only
+            )
             choice = spelling.extend(output, allowed.legal[states])
             if self._candidates > 1:
                 self._cache.branch(choice.parent)
             states = allowed.next_state[states[choice.parent], choice.token]
+            spoken = torch.cat([spoken[choice.parent], choice.token[:, None]], dim=1)
             unread, frames = choice.token[:, None] + self._language.first_action, None
         chosen = spelling.choose()
         if self._candidates > 1:
@@ -187,6 +199,8 @@ class Policy:
             self._go_on_with(rows[:, 0])
             tokens = rows[:, 1:]
         self._unread.append(self._turn(tokens, frames))
+        if self._views is not None:
+            self._views.see(tokens, frames)
 
     @torch.inference_mode()
     def _turn(self, tokens: NDArray[np.int64], frames: Pixels | None) -> Turn:
@@ -209,6 +223,8 @@ class Policy:
         else:
             self._row = np.arange(len(rows))
         self._go_on_with(rows)
+        if self._views is not None:
+            self._views.keep(episodes)
 
     def _go_on_with(self, rows: NDArray[np.int64]) -> None:
         """Let these rows of the model's be the next ones; one may be there several times."""

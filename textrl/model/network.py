@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedModel
 from transformers import initialization as init
-from transformers.utils import SAFE_WEIGHTS_NAME
+from transformers.utils import CONFIG_NAME, SAFE_WEIGHTS_NAME
 
 from textrl.bisimulation.ask import ask_world
 from textrl.bisimulation.dynamics import WorldModel
@@ -23,8 +23,10 @@ from textrl.errors import UserError
 from textrl.hindsight.head import HindsightHead
 from textrl.hindsight.queries import Queries
 from textrl.losses.outputs import TextRLOutput
+from textrl.model.action_policy import ActionPolicy, Begun, policy_head
 from textrl.model.backbones import BACKBONES, Shape, at_places, initialize_cells
 from textrl.model.config import TextRLConfig
+from textrl.model.header import built_on_paper, difference, header_of
 from textrl.model.heads import (
     SharedHead,
     ZeroLinear,
@@ -35,7 +37,7 @@ from textrl.model.heads import (
     two_layer_head,
 )
 from textrl.model.hiding import without_actions
-from textrl.model.language_model import base_lm
+from textrl.model.language_model import base_lm, refuse_adapter
 from textrl.model.layout import MemberLayout
 from textrl.model.lora import adapter_pairs, add_adapters, is_adapter, merge_adapter, slow_adapter
 from textrl.model.packing import History, Packing
@@ -54,7 +56,7 @@ class TextRLModel(PreTrainedModel):
     def __init__(self, config: TextRLConfig, lm: PreTrainedModel | None = None) -> None:
         """lm: the pretrained language model to begin with, where config.lm describes one."""
         super().__init__(config)
-        width, actions = config.width, config.action_tokens
+        width = config.width
         is_lm = config.lm is not None
         if is_lm:
             # from_pretrained sets the default to what it was asked for.
@@ -77,7 +79,7 @@ class TextRLModel(PreTrainedModel):
             )
         self.representation = representation_of(config)
         if "policy" in config.heads and not is_lm:  # a language model has its own
-            self.policy = two_layer_head(width, actions)
+            self.policy = policy_head(config)
         if "v" in config.heads:
             self.v = quiet_head(width, 1) if is_lm else two_layer_head(width, 1)
         if "slow_v" in config.heads:
@@ -115,22 +117,31 @@ class TextRLModel(PreTrainedModel):
     ) -> Any:
         """As transformers does it, from safetensors only, and with what is frozen frozen again.
 
-        base: where the language model under an adapter is, if not where it was in training.
+        A stranger's files take no memory before they are known to fit each other. base: where the
+        language model under an adapter is, if not where it was in training.
         """
-        base, wants_info = options.pop("base", None), options.get("output_loading_info")
-        name, revision = pretrained_model_name_or_path, options.get("revision", "main")
-        config: Any = options.get("config") or TextRLConfig.from_pretrained(name, revision=revision)
+        base, revision = options.pop("base", None), options.pop("revision", None)
+        name = str(pretrained_model_name_or_path)
+        folder = fetch(name, "model", (CONFIG_NAME, SAFE_WEIGHTS_NAME), revision)
+        config: Any = options.pop("config", None) or TextRLConfig.from_pretrained(folder)
+        saved = header_of(folder / SAFE_WEIGHTS_NAME)
+        expected = built_on_paper(lambda: cls(config), saved).saved_state()
+        shapes = {name: tuple(tensor.shape) for name, tensor in expected.items()}
+        if differs := difference(shapes, saved):
+            raise UserError(f"the weights in {name!r} are another model's: {differs}")
         if config.lora:
             for option in ("dtype", "device_map", "quantization_config"):
                 if options.get(option) is not None:
                     raise UserError(f"{option} is not for an adapter: merge it first")
-            folder = fetch(str(name), "model", [SAFE_WEIGHTS_NAME], revision)
             model = cls(config, base_lm(config, base))
             model.load_saved_state(load_file(folder / SAFE_WEIGHTS_NAME))
             model.train(False)
             # Whole or not at all: there is nothing to tell of what was missing.
-            return (model, dict.fromkeys(LOADING_INFO, ())) if wants_info else model
-        loaded = super().from_pretrained(name, *arguments, **{**options, "use_safetensors": True})
+            nothing: dict[str, Any] = dict.fromkeys(LOADING_INFO, ())
+            return (model, nothing) if options.get("output_loading_info") else model
+        refuse_adapter(folder)
+        options |= {"config": config, "use_safetensors": True}
+        loaded = super().from_pretrained(folder, *arguments, **options)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
         model._freeze()
         return loaded
@@ -177,6 +188,7 @@ class TextRLModel(PreTrainedModel):
         stage: Stage = Stage.ALGORITHM,
         groups: tuple[int, ...] = (),
         only: tuple[str, ...] = (),
+        spoken: Tensor | None = None,
     ) -> TextRLOutput:
         """Read tokens (batch, time) and evaluate the heads at state_positions (batch, states) only.
 
@@ -191,6 +203,8 @@ class TextRLModel(PreTrainedModel):
         groups: episodes of similar length, as a batch has them: how many are in each; () = one
         group. Backbones that pack histories then compute little padding.
         only: the heads that are asked; () = all.
+        spoken: (batch, tokens) the action numbers of an action's first tokens, where the cache has
+        read them.
         """
         layout = self.config.layouts[member]
         ids = layout.ids(tokens.device)
@@ -211,8 +225,9 @@ class TextRLModel(PreTrainedModel):
         # To act, the slow copies are enough.
         is_acting = past_key_values is not None
         read = phi.detach() if stage is Stage.ALONE else phi
+        begun = self._begun(tokens, state_positions, spoken, packing)
         heads = tuple(head for head in layout.heads if not only or head in only)
-        self._add_heads(output, read, layout, heads, is_acting, packing)
+        self._add_heads(output, read, layout, heads, begun, is_acting, packing)
         output.representation = phi if packing is None else packing.unpack(phi)[0]
         if pairs is not None:
             of_all = queries is not None and not layout.observation_classes
@@ -221,12 +236,33 @@ class TextRLModel(PreTrainedModel):
             self._answer(output, history, queries, pairs, member, stage)
         return output
 
+    def _begun(
+        self,
+        tokens: Tensor,
+        positions: Tensor | None,
+        spoken: Tensor | None,
+        packing: Packing | None,
+    ) -> Begun | None:
+        """What has been said of an action at each state, where the policy scores whole ones."""
+        if not self.config.whole_actions:
+            return None
+        assert isinstance(self.policy, ActionPolicy)
+        if spoken is not None:
+            return self.policy.begun(spoken)
+        if positions is None:
+            positions = torch.full_like(tokens[:, :1], tokens.shape[1] - 1)
+        begun = self.policy.begun_at(tokens, positions, self.config.first_action)
+        if packing is None:
+            return begun
+        return Begun(begun.said[packing.place], begun.code[packing.place])
+
     def _add_heads(
         self,
         output: TextRLOutput,
         phi: Tensor,
         layout: MemberLayout,
         heads: tuple[str, ...],
+        begun: Begun | None,
         is_acting: bool,
         packing: Packing | None,
     ) -> None:
@@ -237,7 +273,10 @@ class TextRLModel(PreTrainedModel):
             return torch.stack(said) if packing is None else packing.unpack(*said)
 
         if "policy" in heads:
-            policy = self._logits(phi) if self.config.lm else self.policy(phi)
+            if begun is not None:
+                policy = self.policy(phi, begun)
+            else:
+                policy = self._logits(phi) if self.config.lm else self.policy(phi)
             output.policy = padded(policy[..., actions])[0]
         phi = felt(phi, self.config.value_gradient)
         if "v" in heads:

@@ -162,6 +162,12 @@ class Task(AnyTask):
         """The returns of its data, which scores are compared with."""
         return np.concatenate(list(returns_by_behaviour(self.rows(member)).values()))
 
+    _remark = ""
+
+    def before_training(self) -> str:
+        """Of rewards that cannot be right."""
+        return self._remark
+
     def batches(
         self,
         member: MemberConfig,
@@ -176,7 +182,7 @@ class Task(AnyTask):
             )
         rows = self.rows(member) if rows is None else rows
         longest = None if member.window else member.context
-        check_episodes(rows, self.language, longest, self.observation_classes)
+        self._remark = check_episodes(rows, self.language, longest, self.observation_classes)
         top: float | None = getattr(member.algo_options, "keep_top", None)
         keep = None if top is None else best_episodes(rows, top)
         common: dict[str, Any] = {
@@ -201,6 +207,7 @@ class Task(AnyTask):
             frame_shape=self.frame_shape,
             patches=member.patches,
             discount=member.discount,
+            shift=member.shift_frames,
             **common,
         )
         return windows, episodes
