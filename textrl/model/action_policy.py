@@ -114,7 +114,7 @@ class ActionPolicy(nn.Module):
         return Begun(said.flatten(), code.flatten())
 
     def forward(self, phi: Tensor, begun: Begun) -> Tensor:
-        """phi (..., width) -> logits of the next token (..., tokens); begun: of these, flattened."""
+        """phi (..., width) -> logits of the next token (..., tokens); begun: of each of these."""
         scores = self.scores(phi).float().flatten(0, -2)
         mass = scores.new_zeros(len(scores), self.tokens)
         (at_start,) = torch.nonzero(begun.said == 0, as_tuple=True)
