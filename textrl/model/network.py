@@ -222,11 +222,10 @@ class TextRLModel(PreTrainedModel):
         with torch.set_grad_enabled(torch.is_grad_enabled() and stage is not Stage.FROZEN):
             phi, cache = self._read(history, packing, past_key_values, padding)
         output = TextRLOutput(past_key_values=cache)
-        # To act, the slow copies are enough.
-        is_acting = past_key_values is not None
         read = phi.detach() if stage is Stage.ALONE else phi
         begun = self._begun(tokens, state_positions, spoken, packing)
         heads = tuple(head for head in layout.heads if not only or head in only)
+        is_acting = past_key_values is not None  # then the slow copies are enough
         self._add_heads(output, read, layout, heads, begun, is_acting, packing)
         output.representation = phi if packing is None else packing.unpack(phi)[0]
         if pairs is not None:
