@@ -19,6 +19,8 @@ CONFIG_FILE = "training.yaml"
 """The resolved config in a run's folder."""
 NEW_BACKBONES = ("gpt2", "rnn")
 """Backbones that a run makes new; any other name is a pretrained language model's."""
+PACKING_BACKBONES = ("gpt2",)
+"""Those of them that read histories of all lengths in one pass, with hardly any padding."""
 
 HINDSIGHT = "hindsight"
 """What --represent and --metric call queries about later steps."""
