@@ -80,7 +80,7 @@ class Choice:
 
     output: TextRLOutput
     legal: Tensor
-    scores: Tensor  # token by token, as action_scores has them
+    scores: Tensor | None  # token by token, as action_scores has them; None: nobody needs them
     token: Tensor
     parent: Tensor
 
@@ -105,13 +105,15 @@ class Spelling:
 
     def extend(self, output: TextRLOutput, legal: Tensor) -> Choice:
         """Choose the next token of every candidate; output, legal: of the rows so far."""
-        decoding = self._decoding
-        scores = action_scores(output, legal[:, None], decoding.beta, decoding.acts_by)[:, 0]
-        scores = scores / decoding.temperature
-        if self._candidates == 1:
-            token, parent = self._one(scores)
-        else:
+        decoding, scores = self._decoding, None
+        if self._candidates == 1 or self._episodes == 1:  # one may be told of
+            scores = action_scores(output, legal[:, None], decoding.beta, decoding.acts_by)[:, 0]
+            scores = scores / decoding.temperature
+        if self._candidates > 1:
             token, parent = self._several(output, legal)
+        else:
+            assert scores is not None
+            token, parent = self._one(scores)
         self.choices.append(Choice(output, legal, scores, token, parent))
         return self.choices[-1]
 

@@ -47,6 +47,10 @@ class TextRLConfig(PreTrainedConfig):
     # bisimulation loss needs; inverse: guesses the action between two histories; hindsight: answers
     # queries about later steps.
     heads: Any = ("policy", "q", "v", "world")
+    # What a policy over whole actions scores: how many there are and of how many tokens, and the
+    # kind of each token. Without it, the policy scores tokens.
+    whole_actions: Any = None
+    token_kinds: Any = None
     q_heads: int = 2
     # mlp, low-rank (through q_rank numbers) or shared (a language model's output embeddings, of
     # which embedding_norm is the mean length)

@@ -81,7 +81,7 @@ def check_settings(settings: Mapping[str, Any], defaults: Mapping[str, Any]) -> 
     ValueError says which.
     """
     for name, value in settings.items():
-        if name in ("lm", "generation", "lora", "members", "frame_shape"):
+        if name in CHECKS:
             if value is not None:
                 CHECKS[name](value)
         elif name in ("heads", "acts_by"):
@@ -142,6 +142,16 @@ def check_numbers(name: str, value: object, count: int) -> None:
         raise ValueError(f"{name} is {brief(value)}, not {count} whole numbers above 0")
     for each in value:
         check_number(name, each)
+
+
+def check_kinds(value: object) -> None:
+    """Refuse what are no kinds of action tokens."""
+    if not isinstance(value, list | tuple) or not 1 <= len(value) <= LARGEST_COUNT:
+        raise ValueError(f"token_kinds is {brief(value)}, not a list of numbers")
+    for each in value:
+        check_number("token_kinds", each)
+        if each >= len(value):
+            raise ValueError(f"token_kinds has {each}, but there are only {len(value)} tokens")
 
 
 def check_members(value: object) -> None:
@@ -230,4 +240,6 @@ CHECKS: dict[str, Callable[[object], None]] = {
     "lora": check_adapter,
     "members": check_members,
     "frame_shape": lambda value: check_numbers("frame_shape", value, 2),
+    "whole_actions": lambda value: check_numbers("whole_actions", value, 2),
+    "token_kinds": check_kinds,
 }
