@@ -33,6 +33,9 @@ class WordList:
         if self.guesses[: len(self.answers)] != self.answers:
             raise ValueError("the guesses of a word list begin with its answers, in the same order")
 
+    def __hash__(self) -> int:
+        return hash(self.digest)  # known once, where that of thousands of words is not
+
     @cached_property
     def digest(self) -> str:
         """Names the list by its content: for caches, and to tell checkpoints' lists apart."""

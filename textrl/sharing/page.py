@@ -3,12 +3,14 @@
 import os
 import socket
 import threading
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # read when gradio is imported
 
+from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 from gradio import Server
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -30,10 +32,17 @@ HEADERS = {
 }
 
 
-def new_server(title: str, files: Mapping[str, Path], doors: Iterable[str], longest: int) -> Server:
+def new_server(
+    title: str,
+    files: Mapping[str, Path],
+    doors: Iterable[str],
+    longest: int,
+    most_at_once: int | None = None,
+) -> Server:
     """A server of these files, by their path on it, to which the API is yet to be added.
 
     doors: the other paths that are let through. longest: bytes of a request's body.
+    most_at_once: requests of one visitor that may be under way; None: any number.
     """
     app = Server(title=title, docs_url=None, redoc_url=None, openapi_url=None)
 
@@ -43,8 +52,43 @@ def new_server(title: str, files: Mapping[str, Path], doors: Iterable[str], long
 
     for path, file in files.items():
         app.get(path)(serve_file(file))
-    app.add_middleware(Gate, paths=frozenset((*files, STARTUP, *doors)), longest=longest)
+    paths = frozenset((*files, STARTUP, *doors))
+    app.add_middleware(Gate, paths=paths, longest=longest)
+    if most_at_once is not None:
+        app.add_middleware(Turnstile, most=most_at_once)
     return app
+
+
+def visitor(request: Request) -> str:
+    """Whom a request counts as: its address, which a proxy that uvicorn trusts passes on."""
+    return request.client.host if request.client else ""
+
+
+class Turnstile:
+    """Lets only so many requests of one visitor in at a time; the others may come again.
+
+    So whoever asks without end holds up only themselves: the work that they can give the server at
+    once is bounded, and everybody else's is done beside it.
+    """
+
+    def __init__(self, app: ASGIApp, most: int) -> None:
+        self._app, self._most = app, most
+        self._inside: Counter[str] = Counter()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        who = visitor(Request(scope))
+        if self._inside[who] >= self._most:
+            refusal = {"error": "too many requests at once: wait for the answers"}
+            return await JSONResponse(refusal, 429, {"retry-after": "1"})(scope, receive, send)
+        self._inside[who] += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._inside[who] -= 1
+            if not self._inside[who]:
+                del self._inside[who]
 
 
 class Gate:

@@ -1,17 +1,22 @@
 """The page's server: only its own doors, only small requests, and no word to the outside."""
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
+from fastapi.responses import JSONResponse
 from fastapi.testclient import TestClient
+from starlette.types import Message, Receive, Scope, Send
 
 from textrl.envs.wordle.play.opponent import Opponent
 from textrl.envs.wordle.play.web import MOST_BYTES, make_app
+from textrl.sharing.page import Turnstile
 
 
 @pytest.fixture
 def client(opponent: Opponent) -> Iterator[TestClient]:
-    yield TestClient(make_app(opponent), raise_server_exceptions=False)
+    with TestClient(make_app(opponent), raise_server_exceptions=False) as client:
+        yield client
 
 
 def test_the_page_is_served_with_a_policy_that_keeps_it_here(client: TestClient) -> None:
@@ -58,6 +63,52 @@ def test_long_requests_are_cut_off(client: TestClient) -> None:
             yield b" " * 100
 
     assert client.post("/api/new", content=chunks()).status_code == 413
+
+
+def test_the_words_and_what_is_known_of_the_agent(client: TestClient) -> None:
+    about = client.get("/api/about").json()
+    words = client.get("/api/words").json()
+    assert about["words"] == len(words["words"]) == 14
+    assert about["answers"] == words["answers"] == 12
+    assert about["name"] == "novice"  # not where it is on this machine
+
+
+def test_one_visitor_has_so_many_requests_at_once(opponent: Opponent) -> None:
+    """The others are refused at once, and somebody else's are answered meanwhile."""
+    is_open = asyncio.Event()
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["client"][0] == "greedy":
+            await is_open.wait()
+        await JSONResponse({})(scope, receive, send)
+
+    turnstile = Turnstile(slow, most=3)
+
+    async def ask(who: str) -> int:
+        statuses: list[int] = []
+
+        async def send(message: Message) -> None:
+            statuses.extend([message["status"]] if "status" in message else [])
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        scope = {"type": "http", "client": (who, 1), "headers": [], "method": "GET", "path": "/"}
+        await turnstile(scope, receive, send)
+        return statuses[0]
+
+    async def both() -> tuple[list[int], int, int]:
+        greedy = [asyncio.create_task(ask("greedy")) for _ in range(10)]
+        await asyncio.sleep(0)
+        polite = await ask("polite")
+        is_open.set()
+        first = await asyncio.gather(*greedy)
+        return list(first), polite, await ask("greedy")
+
+    first, polite, later = asyncio.run(both())
+    assert sorted(first) == [200] * 3 + [429] * 7
+    assert polite == 200
+    assert later == 200  # once there is room again
 
 
 def test_mistakes_are_told_in_words(client: TestClient) -> None:
