@@ -27,6 +27,7 @@ class Judged:
     before: int
     """How many words were possible."""
     after: int
+    is_right: bool
     expected: float
     """How many were to be expected after it, over the words possible before."""
     luck: float | None
@@ -95,6 +96,7 @@ def judge_board(
                 row.word,
                 len(possible),
                 row.left,
+                row.pattern == ALL_GREEN,
                 float(left.mean()),
                 luck if has_luck else None,
                 None if regret is None else regret.lost,

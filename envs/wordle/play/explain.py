@@ -55,7 +55,8 @@ def about_your_guess(word: str, q: float | None, its: Guess) -> str:
     if word == its.word:
         return _sentence(f"{crowd}it would play {word.upper()} too{its_go}.")
     if q is None or mine.q is None:
-        return _sentence(f"{crowd}it would play {its.word.upper()}{its_go}.")
+        unknown = f" It does not know {word.upper()}." if mine.q is not None else ""
+        return _sentence(f"{crowd}it would play {its.word.upper()}{its_go}.{unknown}")
     if q > mine.q + CLEAR:
         return _sentence(
             f"{crowd}it would play {its.word.upper()}, but its values like your {word.upper()}"

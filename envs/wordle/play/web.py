@@ -18,9 +18,13 @@ from textrl.errors import UserError
 from textrl.sharing import page
 
 PAGE = Path(__file__).parent / "page"
+PAGE_FILES = (
+    *("style.css", "icon.svg"),
+    *("game.js", "board.js", "dialogs.js", "dom.js", "thinking.js"),
+)
 FILES = {
     "/": PAGE / "index.html",
-    **{f"/{name}": PAGE / name for name in ("style.css", "game.js", "icon.svg")},
+    **{f"/{name}": PAGE / name for name in PAGE_FILES},
 }
 API = ("about", "words", "new", "look", "guess", "step", "colours", "back", "judge", "analysis")
 MOST_BYTES = 1024  # of a request's body; the longest of ours has a tenth of that

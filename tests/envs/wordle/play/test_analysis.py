@@ -50,7 +50,7 @@ def test_luck_and_words_left_by_hand(words: WordList) -> None:
     assert first.expected == pytest.approx((sum(size**2 for size in parts) + 1) / 12)
     more = sum(size for size in parts if size > 2)
     assert first.luck == pytest.approx((more + 2 / 2 * parts.count(2)) / 12)
-    assert (second.before, second.after, second.luck) == (2, 1, 0.75)
+    assert (second.before, second.after, second.is_right, second.luck) == (2, 1, True, 0.75)
     assert second.lost == 0.0 and second.best in ("slate", "stale")
 
 

@@ -65,7 +65,9 @@ def test_your_guess_beside_its_own() -> None:
         about_your_guess("audio", -1.0, its)
     )
     # A word that it does not know has no value.
-    assert about_your_guess("audio", None, its).endswith("it would play CLOUT: 2.3 guesses to go.")
+    assert about_your_guess("audio", None, its).endswith(
+        "it would play CLOUT: 2.3 guesses to go. It does not know AUDIO."
+    )
 
 
 def test_no_value_promises_more_than_the_last_guess() -> None:

@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 from starlette.types import Message, Receive, Scope, Send
 
 from textrl.envs.wordle.play.opponent import Opponent
-from textrl.envs.wordle.play.web import MOST_BYTES, make_app
+from textrl.envs.wordle.play.web import FILES, MOST_BYTES, make_app
 from textrl.sharing.page import Turnstile
 
 
@@ -20,8 +20,9 @@ def client(opponent: Opponent) -> Iterator[TestClient]:
 
 
 def test_the_page_is_served_with_a_policy_that_keeps_it_here(client: TestClient) -> None:
-    for path, kind in (("/", "html"), ("/style.css", "css"), ("/game.js", "javascript")):
+    for path in FILES:
         answer = client.get(path)
+        kind = {"/": "html", ".css": "css", ".svg": "svg"}.get(path[-4:], "javascript")
         assert answer.status_code == 200 and kind in answer.headers["content-type"]
         assert answer.headers["content-security-policy"].startswith("default-src 'self'")
         assert "http://" not in answer.text.replace("http://www.w3.org", "")
