@@ -11,7 +11,7 @@ import psutil  # comes with accelerate
 from textrl.config.parser import make_parser
 from textrl.errors import UserError, run_recipe
 
-EXAMPLE = "textrl benchmark-play runs/wordle --visitors 200 --greedy 400"
+EXAMPLE = "python recipes/benchmark_play.py runs/wordle --visitors 200 --greedy 400"
 
 
 def main() -> None:

@@ -19,7 +19,8 @@ from textrl.envs.wordle.words import WordList
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
-expect.set_options(timeout=30_000)
+PATIENCE = 90_000  # milliseconds; a busy machine may need half of that to show a page
+expect.set_options(timeout=PATIENCE)
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +67,7 @@ class Visitor:
 
     def __init__(self, context: BrowserContext, url: str, mode: str = "race") -> None:
         self.page: Page = context.new_page()
+        self.page.set_default_timeout(PATIENCE)
         self.hosts: set[str | None] = set()
         self.errors: list[str] = []
         self.page.on("request", lambda request: self.hosts.add(urlparse(request.url).hostname))
