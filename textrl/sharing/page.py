@@ -1,10 +1,11 @@
 """A page of our own on gradio's server: its files, its doors, and nothing on it from elsewhere."""
 
+import asyncio
 import os
 import socket
 import threading
-from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def new_server(
     """A server of these files, by their path on it, to which the API is yet to be added.
 
     doors: the other paths that are let through. longest: bytes of a request's body.
-    most_at_once: requests of one visitor that may be under way; None: any number.
+    most_at_once: requests of one visitor that are worked on at a time; None: any number.
     """
     app = Server(title=title, docs_url=None, redoc_url=None, openapi_url=None)
 
@@ -64,31 +65,45 @@ def visitor(request: Request) -> str:
     return request.client.host if request.client else ""
 
 
-class Turnstile:
-    """Lets only so many requests of one visitor in at a time; the others may come again.
+@dataclass
+class Line:
+    """The requests of one visitor."""
 
-    So whoever asks without end holds up only themselves: the work that they can give the server at
-    once is bounded, and everybody else's is done beside it.
+    turns: asyncio.Semaphore
+    present: int = 0
+
+
+class Turnstile:
+    """Lets so many requests of one visitor in at a time; the others stand in that visitor's line.
+
+    So whoever asks without end waits for themselves: what they can give the server to do at once is
+    bounded, and everybody else's is done beside it. A line that is too long is sent away slowly.
     """
 
-    def __init__(self, app: ASGIApp, most: int) -> None:
-        self._app, self._most = app, most
-        self._inside: Counter[str] = Counter()
+    def __init__(
+        self, app: ASGIApp, most: int, longest: int = 256, seconds_before_refusal: float = 2.0
+    ) -> None:
+        self._app, self._most, self._longest = app, most, longest
+        self._patience = seconds_before_refusal
+        self._lines: dict[str, Line] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         who = visitor(Request(scope))
-        if self._inside[who] >= self._most:
-            refusal = {"error": "too many requests at once: wait for the answers"}
-            return await JSONResponse(refusal, 429, {"retry-after": "1"})(scope, receive, send)
-        self._inside[who] += 1
+        line = self._lines.setdefault(who, Line(asyncio.Semaphore(self._most)))
+        line.present += 1
         try:
-            await self._app(scope, receive, send)
+            if line.present > self._longest:
+                await asyncio.sleep(self._patience)
+                refusal = {"error": "too many requests at once: wait for the answers"}
+                return await JSONResponse(refusal, 429)(scope, receive, send)
+            async with line.turns:
+                await self._app(scope, receive, send)
         finally:
-            self._inside[who] -= 1
-            if not self._inside[who]:
-                del self._inside[who]
+            line.present -= 1
+            if not line.present:
+                self._lines.pop(who, None)
 
 
 class Gate:

@@ -28,7 +28,7 @@ FILES = {
 }
 API = ("about", "words", "new", "look", "guess", "step", "colours", "back", "judge", "analysis")
 MOST_BYTES = 1024  # of a request's body; the longest of ours has a tenth of that
-MOST_AT_ONCE = 16  # requests of one visitor; the page sends one after the other
+MOST_AT_ONCE = 4  # requests of one visitor, whose others wait; the page sends one at a time
 
 Word = Annotated[str, Field(max_length=WORD_LENGTH)]
 Colour = Annotated[int, Field(ge=0, le=2)]

@@ -74,16 +74,18 @@ def test_the_words_and_what_is_known_of_the_agent(client: TestClient) -> None:
     assert about["name"] == "novice"  # not where it is on this machine
 
 
-def test_one_visitor_has_so_many_requests_at_once(opponent: Opponent) -> None:
-    """The others are refused at once, and somebody else's are answered meanwhile."""
-    is_open = asyncio.Event()
+def test_a_greedy_visitor_waits_for_themselves_only() -> None:
+    """Three are worked on at a time, two more wait, the rest is refused; another comes at once."""
+    is_open, inside = asyncio.Event(), 0
 
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal inside
         if scope["client"][0] == "greedy":
+            inside += 1
             await is_open.wait()
         await JSONResponse({})(scope, receive, send)
 
-    turnstile = Turnstile(slow, most=3)
+    turnstile = Turnstile(slow, most=3, longest=5, seconds_before_refusal=0.01)
 
     async def ask(who: str) -> int:
         statuses: list[int] = []
@@ -98,18 +100,16 @@ def test_one_visitor_has_so_many_requests_at_once(opponent: Opponent) -> None:
         await turnstile(scope, receive, send)
         return statuses[0]
 
-    async def both() -> tuple[list[int], int, int]:
+    async def both() -> tuple[list[int], int, int, int]:
         greedy = [asyncio.create_task(ask("greedy")) for _ in range(10)]
-        await asyncio.sleep(0)
-        polite = await ask("polite")
+        await asyncio.sleep(0.05)
+        polite, worked_on = await ask("polite"), inside
         is_open.set()
-        first = await asyncio.gather(*greedy)
-        return list(first), polite, await ask("greedy")
+        return await asyncio.gather(*greedy), polite, worked_on, await ask("greedy")
 
-    first, polite, later = asyncio.run(both())
-    assert sorted(first) == [200] * 3 + [429] * 7
-    assert polite == 200
-    assert later == 200  # once there is room again
+    first, polite, worked_on, later = asyncio.run(both())
+    assert sorted(first) == [200] * 5 + [429] * 5
+    assert (polite, worked_on, later) == (200, 3, 200)
 
 
 def test_mistakes_are_told_in_words(client: TestClient) -> None:
