@@ -183,7 +183,7 @@ def test_a_finished_game_is_analysed_and_shared(table: Table, words: WordList) -
 
 def test_its_guesses_are_explained_in_a_sentence(table: Table) -> None:
     shown = drive(table, "w", ENTER)[-1]
-    assert "It plays " in shown and "of the time here" in " ".join(shown.split())
+    assert "It plays " in shown
 
 
 def test_the_daily_word_in_the_terminal(table: Table, words: WordList) -> None:
