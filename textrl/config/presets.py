@@ -25,7 +25,7 @@ from textrl.config.train import (
     RepresentationConfig,
     TrainConfig,
 )
-from textrl.errors import UserError, unknown
+from textrl.errors import UserError, brief, unknown
 
 PRESETS = Path(__file__).parents[1] / "recipes" / "configs"
 """The presets that ship with the toolkit, a folder for each task."""
@@ -267,7 +267,7 @@ def split_sections(
     sections = {key: value for key, value in content.items() if key in tasks}
     for key, value in sections.items():
         if not isinstance(value, Mapping):
-            raise UserError(f"{where}: {key} must hold lines of 'key: value', not {value!r}")
+            raise UserError(f"{where}: {key} must hold lines of 'key: value', not {brief(value)}")
     return {key: value for key, value in content.items() if key not in sections}, sections
 
 
@@ -294,12 +294,12 @@ def read_yaml(path: Path) -> Mapping[Any, Any]:
     """The keys and values of a YAML file."""
     try:
         content = yaml.safe_load(path.read_bytes())
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise UserError(f"{path} is not valid YAML: {error}") from None
     if content is None:  # nothing but comments
         return {}
     if not isinstance(content, Mapping):
-        raise UserError(f"{path} must hold lines of 'key: value', not {content!r}")
+        raise UserError(f"{path} must hold lines of 'key: value', not {brief(content)}")
     return content
 
 
