@@ -10,7 +10,7 @@ from textrl.config.parser import make_parser
 from textrl.errors import UserError, run_recipe
 
 EXAMPLE = "python recipes/film_page.py runs/wordle --output docs/images/play.gif"
-SIZE = {"width": 1080, "height": 640}
+SIZE: Any = {"width": 1080, "height": 640}
 COLOURS = 64  # of the GIF's palette; the page has few
 TYPED, TURN, READ, END = 350, 1100, 2600, 5000  # milliseconds that a picture stays
 
@@ -42,7 +42,7 @@ def main() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    launching = {"quiet": True, "prevent_thread_lock": True, "share": False, "ssr_mode": False}
+    launching: Any = {"quiet": True, "prevent_thread_lock": True, "share": False, "ssr_mode": False}
     _, url, _ = app.launch(server_name="127.0.0.1", server_port=port, **launching)
     try:
         film = record(browser, url, options.first, opponent.task.words, options.dark)

@@ -309,7 +309,7 @@ def test_thoughts_and_candidates_of_many_are_those_of_each(
 ) -> None:
     model, language = make_model(wordle.language), wordle.language
     decoding = Decoding(2.0, sample, candidates)
-    many = Policy(model, language, decoding, seed=0)
+    many = Policy(model, language, decoding, seed=0, apart=True)
     prompts = np.array([[1], [1], [1]]) if sample else np.array([[1, 9], [1, 300], [1, 80]])
     many.begin(prompts)
     actions = many.act().tolist()
@@ -356,7 +356,8 @@ def test_each_episode_may_have_a_grammar_of_its_own(
         ActionGrammar.from_spellings(words[which], len(wordle.language.actions))
         for which in ([3], [1, 4, 7], [0, 3, 9])
     ]
-    policy = Policy(make_model(wordle.language), wordle.language, Decoding(1.0, False, 4), seed=0)
+    decoding = Decoding(1.0, False, 4)
+    policy = Policy(make_model(wordle.language), wordle.language, decoding, seed=0, apart=True)
     policy.begin(wordle.prompt(3))
     together = policy.act(grammars).tolist()
     for row, grammar in enumerate(grammars):

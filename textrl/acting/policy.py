@@ -37,20 +37,9 @@ class Thought:
     """The value of the history before the token."""
 
 
-<<<<<<< HEAD
 @dataclass(frozen=True)
 class Candidate:
     """A whole action that was compared with others. A head that is not there is None."""
-=======
-def thought_of(choice: Choice, row: int, chosen: int, top: int) -> Thought:
-    """The thought of one row before a token; the token chosen is always among `tokens`."""
-    assert choice.scores is not None
-    output, legal, scores = choice.output, choice.legal[row], choice.scores[row]
-    order = scores.argsort(descending=True, stable=True).tolist()
-    tokens = order[: min(top, int(legal.sum()))]
-    if chosen not in tokens:  # a sample may be an unlikely one
-        tokens[-1] = chosen
->>>>>>> main
 
     action: tuple[int, ...]
     """Its action numbers."""
@@ -65,6 +54,7 @@ def thoughts_of(choice: Choice, rows: Tensor, chosen: Tensor, top: int) -> list[
 
     rows, chosen: (episodes,). All at once, because a server thinks for many at a time.
     """
+    assert choice.scores is not None
     output, legal, scores = choice.output, choice.legal[rows], choice.scores[rows]
     tokens = scores.argsort(dim=-1, descending=True, stable=True)[:, :top]
     counts = legal.sum(dim=-1).clamp(max=tokens.shape[1])
@@ -153,8 +143,14 @@ class Policy:
     """
 
     def __init__(
-        self, model: TextRLModel, language: Language, decoding: Decoding, seed: int
+        self,
+        model: TextRLModel,
+        language: Language,
+        decoding: Decoding,
+        seed: int,
+        apart: bool = False,
     ) -> None:
+        """apart: each episode is a row of its own, of which everything can be told."""
         self._model, self._language, self._decoding = model, language, decoding
         self._candidates = decoding.candidates_of(model)
         can_stick = decoding.unstick and not decoding.sample and self._candidates == 1
@@ -162,7 +158,8 @@ class Policy:
         self._grammar = Grammar.of(language.grammar, model.device)
         self._random = torch.Generator(device=model.device).manual_seed(seed)
         self._cache: Any
-        self._shares_rows = not (decoding.sample or model.config.window or can_stick)
+        self._apart = apart
+        self._shares_rows = not (decoding.sample or model.config.window or can_stick or apart)
         self._row: NDArray[np.int64]  # of each episode, among those that the model reads
         self._moves: Tensor | None = None  # which rows of the cache come next, if not the same
         self._unread: list[Turn]  # what the model has not read yet; the last has no action yet
@@ -191,8 +188,8 @@ class Policy:
     ) -> NDArray[np.int64]:
         """One action for each episode, as action numbers (episodes, tokens per action).
 
-        grammar: the only actions allowed this time, or those of each episode; without it, those of
-        the language.
+        grammar: the only actions allowed this time, or those of each episode, which must be rows of
+        their own (apart); without it, those of the language.
         """
         if self._turns_read == self._model.config.window > 0:
             self._cache, self._turns_read = self._model.new_cache(), len(self._recent)
@@ -201,20 +198,17 @@ class Policy:
             self._cache.batch_select_indices(self._moves)
             self._moves = None
         unread, frames = joined(self._unread)
-<<<<<<< HEAD
-        allowed, states = self._allowed(grammar, len(unread))
-        spelling = Spelling(self._decoding, self._candidates, len(unread), self._random)
-        history = 0
-=======
         # The candidates' values are asked where they are complete; of one episode, all are told of.
-        values_last = self._candidates > 1 and len(self._row) > 1
-        states = torch.zeros(len(unread), dtype=torch.long, device=unread.device)
+        tells = self._apart or len(self._row) == 1
+        values_last = self._candidates > 1 and not tells
+        allowed, states = self._allowed(grammar, len(unread))
         is_stuck = None
         if self._views is not None:
             is_stuck = torch.from_numpy(self._views.is_stuck()).to(unread.device)
-        spelling = Spelling(self._decoding, self._candidates, len(unread), self._random, is_stuck)
+        spelling = Spelling(
+            self._decoding, self._candidates, len(unread), self._random, is_stuck, tells
+        )
         spoken = unread[:, :0]
->>>>>>> main
         while not spelling.choices or states.any():
             only = ("policy",) if values_last and not allowed.can_end[states].any() else ()
             output = self._model(
@@ -227,16 +221,10 @@ class Policy:
             spoken = torch.cat([spoken[choice.parent], choice.token[:, None]], dim=1)
             unread, frames = choice.token[:, None] + self._language.first_action, None
         chosen = spelling.choose()
-<<<<<<< HEAD
-        self._go_on_with(chosen)
-        actions, _ = spelling.actions(chosen)
-        self._last = (spelling, chosen)
-=======
         if self._candidates > 1:
             self._cache.settle(chosen)
-        actions, rows = spelling.actions(chosen)
-        self._last = list(zip(spelling.choices, rows, actions.unbind(dim=1), strict=True))
->>>>>>> main
+        actions, _ = spelling.actions(chosen)
+        self._last = (spelling, chosen)
         said = actions + self._language.first_action
         now = replace(self._unread[-1], said=said)
         if self._recent.maxlen:
@@ -248,17 +236,14 @@ class Policy:
 
     def thoughts(self, top: int = 3) -> tuple[Thought, ...]:
         """What the heads said at each token of the last action; for one episode at a time."""
-<<<<<<< HEAD
-        everyone = self.all_thoughts(top)
-        if len(everyone) != 1:
-=======
         if len(self._row) != 1:
->>>>>>> main
             raise ValueError("thoughts are of one episode, but the last action was of several")
-        return everyone[0]
+        return self.all_thoughts(top)[0]
 
     def all_thoughts(self, top: int = 3) -> list[tuple[Thought, ...]]:
-        """Of each episode: what the heads said at each token of its last action."""
+        """Of each episode, if they are apart: what the heads said at each token of its action."""
+        if not self._apart and len(self._row) != 1:
+            raise ValueError("thoughts of several episodes need a policy that keeps them apart")
         spelling, chosen = self._last
         actions, rows = spelling.actions(chosen)
         by_token = [
@@ -288,7 +273,8 @@ class Policy:
         ]
         each = len(found) // len(chosen)
         groups = [found[first : first + each] for first in range(0, len(found), each)]
-        return [tuple({one.action: one for one in group}.values()) for group in groups]
+        of_rows = [tuple({one.action: one for one in group}.values()) for group in groups]
+        return [of_rows[row] for row in self._row]
 
     def _allowed(
         self, grammar: ActionGrammar | Sequence[ActionGrammar] | None, episodes: int
@@ -296,6 +282,8 @@ class Policy:
         """What may be spelled, and the state in which each episode begins."""
         device = self._model.device
         if isinstance(grammar, Sequence):
+            if len(grammar) != episodes:
+                raise ValueError("grammars of single episodes need a policy that keeps them apart")
             return Grammar.side_by_side(grammar, device)
         begins = torch.zeros(episodes, dtype=torch.long, device=device)
         return self._grammar if grammar is None else Grammar.of(grammar, device), begins

@@ -137,7 +137,7 @@ class Opponent:
     def _policy(self) -> Policy:
         """Made once, because a long list's grammar takes longer to read than a guess."""
         seed = random.getrandbits(31)
-        return Policy(self.model, self.task.language, self.decoding, seed)
+        return Policy(self.model, self.task.language, self.decoding, seed, apart=True)
 
     @cached_property
     def _greedy(self) -> "Opponent":
