@@ -49,7 +49,7 @@ def test_verdicts_in_words() -> None:
 @pytest.fixture(autouse=True)
 def one_quick_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """How good the fit is, test_estimators asks."""
-    monkeypatch.setattr(ope, "REFITS", 1)
+    monkeypatch.setattr(ope, "TRUSTS", (5.0,))
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def test_without_any_imitation_one_is_fitted(
     logs, ilql, _ = walks
     evaluator = Evaluator(logs, ilql, [])
     likelihood = evaluator.judge.tokens.is_action.sum()
-    assert float(evaluator._behaviour["judge"].sum() / likelihood) > np.log(0.2)  # of four moves
+    assert float(evaluator._said["judge"].sum() / likelihood) > np.log(0.2)  # of four moves
 
 
 def test_cut_off_logs_are_left_out(walks: tuple[Logs, TextRLModel, TextRLModel]) -> None:
