@@ -86,7 +86,7 @@ STUDIES = {
         {"evaluate_every": 50, "batch_size": 16, "episodes": 20_000},
         {
             "bc": Training((100, 300), greedy=(1.0,), cool=(0.5,)),
-            "ilql": Training((100, 300, 800), (0.0, 1.0, 4.0, 16.0), (4.0,), cool=(0.0,)),
+            "ilql": Training((100, 300, 600), (0.0, 1.0, 4.0, 16.0), (4.0,), cool=(0.0,)),
         },
         fit=400,
         judge=250,
@@ -96,7 +96,7 @@ STUDIES = {
         {"evaluate_every": 50, "batch_size": 32, "episodes": 40_000},
         {
             "bc": Training((100, 300), greedy=(1.0,), cool=(0.5,)),
-            "ilql": Training((150, 400, 1000), (0.0, 4.0, 16.0, 64.0), (64.0,), cool=(0.0,)),
+            "ilql": Training((150, 400, 800), (0.0, 4.0, 16.0, 64.0), (64.0,), cool=(0.0,)),
         },
         fit=700,
         judge=400,
