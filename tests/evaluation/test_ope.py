@@ -10,6 +10,7 @@ from textrl.acting.decoding import Decoding
 from textrl.config.presets import configure
 from textrl.errors import UserError
 from textrl.evaluation import ope
+from textrl.evaluation.behaviour import odds_of
 from textrl.evaluation.estimators import Interval
 from textrl.evaluation.judge import Watch
 from textrl.evaluation.ope import Candidate, Evaluator, Logs, PolicyEstimate
@@ -144,6 +145,16 @@ def test_estimates_are_of_the_policy_at_its_temperature() -> None:
     said = TextRLOutput(policy=torch.tensor([[[0.0, 1.0]]]))
     batch = SimpleNamespace(legal=None)
     for temperature in (1.0, 0.5):
-        odds = ope.odds_of(said, batch, Decoding(1.0, sample=True, temperature=temperature))
+        odds = odds_of(said, batch, Decoding(1.0, sample=True, temperature=temperature))
         expected = 1 / (1 + np.exp(-1 / temperature))
         assert float(odds[0, 0, 1]) == pytest.approx(expected, abs=1e-6)
+
+
+def test_whole_candidates_are_refused_by_name(
+    walks: tuple[Logs, TextRLModel, TextRLModel],
+) -> None:
+    _, ilql, bc = walks
+    decoding = Decoding(1.0, sample=True, candidates=4)
+    with pytest.raises(UserError, match=r"mine: .* 4 whole candidates .* --candidates 1"):
+        ope.refuse_candidates(Candidate("mine", ilql, decoding))
+    ope.refuse_candidates(Candidate("imitation", bc, decoding))  # it has no Q to compare by

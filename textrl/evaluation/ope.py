@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from textrl.acting.decoding import Decoding
-from textrl.data.batches import Batch
 from textrl.data.dataset import Rows
 from textrl.data.language import TokenLanguage
 from textrl.errors import UserError
+from textrl.evaluation.behaviour import Behaviour, odds_of, said_of
 from textrl.evaluation.estimators import (
     Decisions,
     Interval,
@@ -42,9 +42,7 @@ from textrl.evaluation.fitted import (
     per_decision,
     values_of,
 )
-from textrl.evaluation.offline import small_batches
 from textrl.losses.ops import legal_only, of_actions
-from textrl.losses.outputs import TextRLOutput, action_scores
 from textrl.model.network import TextRLModel
 
 EXACT = 256  # action tokens, up to which every one's chance is kept
@@ -113,24 +111,6 @@ class Part:
     tokens: Tokens
     kept: NDArray[np.int64]
     legal: Tensor | None
-
-
-@dataclass(frozen=True)
-class Behaviour:
-    """Who was logged, as far as a model can tell: its policy, or a head on its representation."""
-
-    model: TextRLModel
-    head: FittedQ | None = None
-
-    @torch.no_grad()
-    def odds(self, output: TextRLOutput, batch: Batch) -> Tensor:
-        """The chance of each action token, (batch, states, tokens)."""
-        if self.head is None:
-            assert output.policy is not None
-            return legal_only(output.policy, batch.legal).softmax(-1)
-        assert output.representation is not None
-        said: Tensor = self.head(output.representation.float())
-        return legal_only(said, batch.legal).softmax(-1)
 
 
 class Evaluator:
@@ -270,11 +250,7 @@ class Evaluator:
 
     def estimate(self, candidate: Candidate, seed: int = 0) -> PolicyEstimate:
         """All estimates of one policy."""
-        if candidate.decoding.candidates_of(candidate.model) > 1:
-            raise UserError(
-                f"{candidate.name or 'the policy'}: whole candidates cannot be judged offline:"
-                " --candidates 1 chooses token by token"
-            )
+        refuse_candidates(candidate)
         tried, judged = (self._choices(candidate, which) for which in ("fit", "judge"))
         random = torch.Generator().manual_seed(seed)
         episodes = torch.ones(len(self.fit.tokens.rewards))
@@ -305,6 +281,16 @@ class Evaluator:
         )
 
 
+def refuse_candidates(candidate: Candidate) -> None:
+    """The chance of a token is not known where samples of whole actions are compared by Q."""
+    count = candidate.decoding.candidates_of(candidate.model)
+    if count > 1:
+        raise UserError(
+            f"{candidate.name}: what it would earn by comparing {count} whole candidates cannot be"
+            " estimated: judge it token by token with --candidates 1"
+        )
+
+
 def floor_at(floor: Tensor, tokens: Tokens) -> Tensor:
     """(episodes, tokens); as long as no logged episode was, it is that of the longest one's end."""
     number = torch.arange(tokens.rewards.shape[1]).clamp(max=len(floor) - 1)
@@ -322,23 +308,3 @@ def decisions_of(tokens: Tokens, choices: Choices, head: FittedQ) -> Decisions:
         q=per_decision(q, tokens, "last"),
         v=per_decision(v, tokens, "first"),
     )
-
-
-def odds_of(output: TextRLOutput, batch: Batch, decoding: Decoding) -> Tensor:
-    """The chance of each action token, (batch, states, tokens), token by token as it acts."""
-    scores = action_scores(output, batch.legal, decoding.beta, decoding.acts_by)
-    if decoding.sample:
-        return (scores / decoding.temperature).softmax(-1)
-    return torch.nn.functional.one_hot(scores.argmax(-1), scores.shape[-1]).to(scores.dtype)
-
-
-def said_of(model: TextRLModel, rows: Rows, language: TokenLanguage) -> Any:
-    """What a model says of rows, batch by batch: which rows, the batch, the output."""
-    was_training = model.training
-    model.train(False)
-    for picks, batch in small_batches(rows, language):
-        batch = batch.to(model.device)
-        with torch.no_grad():  # not around the loop: two of these may take turns
-            output = model(batch.tokens, batch.state_positions, frames=batch.frames)
-        yield picks, batch, output
-    model.train(was_training)
