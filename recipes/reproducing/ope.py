@@ -183,7 +183,7 @@ def study(name: str, plan: Study, folder: Path, seed: int = 0) -> dict[str, Any]
         "judged_by": plan.judge,
         "played": plan.play,
         "seed": seed,
-        "cpu_minutes": sum(each["seconds"] for each in policies) / 60,
+        "minutes": sum(each["seconds"] for each in policies) / 60,
         "each": policies,
     }
 
