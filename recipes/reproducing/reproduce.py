@@ -42,8 +42,9 @@ from textrl.recipes.reproducing.runs import (
     write_runs,
 )
 from textrl.recipes.reproducing.studies import STUDIES, Study, plan_study
+from textrl.recipes.reproducing.study_record import finished, record_of
 from textrl.recipes.reproducing.study_results import compare_study, draw_study, study_rows
-from textrl.recipes.reproducing.study_runs import result_of, train_runs
+from textrl.recipes.reproducing.study_runs import train_runs
 from textrl.recipes.reproducing.summary import table_rows, write_summary
 from textrl.sharing.publish import saved_report
 
@@ -75,10 +76,10 @@ def reproduce(options: argparse.Namespace) -> None:
             continue
         experiment = EXPERIMENTS.get(name)
         if experiment is None:
-            runs = plan_together(options.scale, options.seeds or 1, folder)
+            runs = plan_together(options.scale, options.seeds or 1, folder, output)
         else:
             seeds = options.seeds or experiment.seeds
-            runs = plan(experiment, options.scale, seeds, folder)
+            runs = plan(experiment, options.scale, seeds, folder, output)
         left = [run for run in runs if not is_done(run)]
         print(f"{name}, {options.scale}: {len(runs) - len(left)} of {len(runs)} runs are done")
         if options.plan:
@@ -90,7 +91,7 @@ def reproduce(options: argparse.Namespace) -> None:
                 continue
         elif left:
             train_all(left, options.jobs)
-        write_runs(name, runs, output / "runs")
+        write_runs(runs)
         if experiment is None:
             results = compare_together(options.scale, runs)
             rows = together_rows(results)
@@ -108,25 +109,28 @@ def reproduce(options: argparse.Namespace) -> None:
 
 
 def reproduce_study(study: Study, options: argparse.Namespace, runs: Path, output: Path) -> None:
-    """Train what is missing of a study; its results are written anew after every run."""
+    """Train what the record of a study lacks, and compare what it then has."""
     methods = [name for name in options.methods.split(",") if name]
     known = {name for table in study.tables for name in table.methods}
     for name in methods:
         if name not in known:
             raise unknown("method", name, known)
-    every = plan_study(study, options.seeds or study.seeds, runs, ())
+    record = record_of(study.name, output)
+    # Whatever is trained now: all runs that there are get reported.
+    every = plan_study(study, max(options.seeds or 0, study.seeds), runs, ())
     chosen = plan_study(study, options.seeds or study.seeds, runs, methods)
-    left = [run for run in chosen if result_of(run) is None]
+    done = finished(every, record)
+    left = [run for run in chosen if run not in done]
     print(f"{study.name}: {len(chosen) - len(left)} of {len(chosen)} runs are done")
     if options.plan:
         print("\n".join(f"  {run.folder}" for run in left))
         return
-    if not options.finished:
-        for _ in train_runs(left, options.jobs):
-            write_json(output / f"{study.name}.json", compare_study(study, every))
-    if all(result_of(run) is None for run in every):
+    if left and not options.finished:
+        train_runs(left, options.jobs, record)
+        done = finished(every, record)
+    if not done:
         return
-    results = compare_study(study, every)
+    results = compare_study(study, done, len(every))
     write_json(output / f"{study.name}.json", results)
     rows = study_rows(study, results)
     print(table(rows[0], rows[1:]))

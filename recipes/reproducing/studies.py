@@ -27,6 +27,15 @@ class Table:
     backbones: dict[str, str]
     sizes: tuple[int, ...]
     flags: str = ""
+    first_seed: int = FIRST_SEED
+
+
+@dataclass(frozen=True)
+class Play:
+    """How a study's agents are judged: in their task and in its variants."""
+
+    episodes: int = 1000
+    sample: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,6 +53,11 @@ class Study:
     """How many there are in the data; 0: the axis says so."""
     size_flag: str = ""
     """The option of the task that the axis sets, where it is not the number of episodes."""
+    data_seed: int | None = None
+    """Whose data all seeds learn from; None: each has its own."""
+    play: Play = Play()
+    best_player: str = "optimal"
+    """The reference that nobody is known to beat."""
     differences: tuple[tuple[str, str], ...] = field(
         default=(("hindsight", "cql"), ("cql+bisim", "cql"), ("exact-metric", "cql"))
     )
@@ -60,8 +74,21 @@ class StudyRun:
     size: int
     seed: int
     episodes: int
-    folder: Path
+    base: Path
+    """Where its study works."""
     flags: tuple[str, ...]
+    data_seed: int
+    play: Play = Play()
+
+    @property
+    def name(self) -> str:
+        """What its study's record calls it."""
+        return f"{self.table}/{self.backbone}/{self.method}-{self.size}-seed{self.seed}"
+
+    @property
+    def folder(self) -> Path:
+        """Where it works; nothing of it is left when it is done."""
+        return self.base / self.name
 
     @property
     def summary(self) -> str:
@@ -102,6 +129,17 @@ PARTS = {
     "ilql": f"--algo ilql {WHOLE}",
     "ilql+hindsight": f"--algo ilql --represent hindsight {WHOLE}",
 }
+MAZE = {
+    "preset": "",
+    "returns": "--value return --discount 0.99",
+    "returns-far": "--value return --discount 0.999",
+    "sees-actions": "--no-hide-actions",
+    "one-step-advantages": "--advantage-steps 1",
+    "shifted-frames": "--shift-frames 4",
+    "window-8": "--window 8 --batch-size 64",
+    "window-64": "--window 64 --context 130 --batch-size 8",
+}
+"""The quick preset, and one change to it each; as many decisions in every step."""
 SIZES = (100, 250, 500, 1000, 2500, 5000)
 ONE_STEP = "--return-lambda 0"
 STUDIES = {
@@ -115,6 +153,14 @@ STUDIES = {
             Table("methods", some_of(MAIN, FIRST), {"gpt2": GPT2}, SIZES),
             Table("methods", some_of(MAIN, {*MAIN} - {*FIRST}), {"gpt2": GPT2}, SIZES),
             Table("parts", PARTS, {"gpt2": GPT2}, (250,)),
+            # Where hindsight was found to help, on other seeds: ten for the two that it is about.
+            Table(
+                "methods",
+                some_of(MAIN, ("cql", "hindsight")),
+                {"gpt2": GPT2},
+                (250,),
+                first_seed=FIRST_SEED + 5,
+            ),
             Table(
                 "controls",
                 {"state-classifier": HEADS, "optimal-value": HEADS},
@@ -144,12 +190,29 @@ STUDIES = {
             Table("methods", MAIN, {"rnn": RNN}, (10, 20, 40)),
         ),
     ),
+    "maze": Study(
+        name="maze",
+        task="vizdoom",
+        title="What matters in the maze",
+        axis="episodes",
+        flags="--max-steps 5000 --evaluate-every 1250 --evaluate-episodes 8 --bisim-every 100000"
+        " --no-final-evaluation",
+        tables=(
+            Table("methods", MAZE, {"gpt2": GPT2}, (2400,)),
+            Table("methods", some_of(MAZE, ("preset",)), {"gpt2": GPT2}, (600, 1200)),
+        ),
+        data_seed=FIRST_SEED,  # seeds differ by much; which dataset it is need not add to that
+        play=Play(100, sample=True),
+        best_player="navigator",
+        differences=tuple((name, "preset") for name in MAZE if name != "preset"),
+        seeds=3,
+    ),
 }
 
 
 def plan_study(study: Study, seeds: int, folder: Path, methods: Sequence[str]) -> list[StudyRun]:
     """Every run: table by table, and of each the first seed of all first; methods: none = all."""
-    return [
+    runs = [
         StudyRun(
             table=table.name,
             backbone=backbone,
@@ -157,7 +220,9 @@ def plan_study(study: Study, seeds: int, folder: Path, methods: Sequence[str]) -
             size=size,
             seed=seed,
             episodes=study.episodes or size,
-            folder=folder / study.name / table.name / backbone / f"{method}-{size}-seed{seed}",
+            base=folder / study.name,
+            data_seed=seed if study.data_seed is None else study.data_seed,
+            play=study.play,
             flags=(
                 *("--task", study.task, "--preset", "quick", "--seed", str(seed)),
                 *study.flags.split(),
@@ -168,9 +233,10 @@ def plan_study(study: Study, seeds: int, folder: Path, methods: Sequence[str]) -
             ),
         )
         for table in study.tables
-        for seed in range(FIRST_SEED, FIRST_SEED + seeds)
+        for seed in range(table.first_seed, table.first_seed + seeds)
         for backbone, of_backbone in table.backbones.items()
         for size in table.sizes
         for method, of_method in table.methods.items()
         if not methods or method in methods
     ]
+    return list(dict.fromkeys(runs))  # many seeds: a later table's are among an earlier one's

@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ from textrl.evaluation.report import over_seeds
 from textrl.recipes.reproducing.figures import save
 from textrl.recipes.reproducing.runs import machine
 from textrl.recipes.reproducing.studies import GIVEN, Study, StudyRun
-from textrl.recipes.reproducing.study_runs import result_of
 from textrl.recipes.reproducing.tabular import tabular_return
 from textrl.tasks.members import Members
 
@@ -31,23 +30,31 @@ COLOURS = {
 }
 
 
-def compare_study(study: Study, runs: Sequence[StudyRun]) -> dict[str, Any]:
+def compare_study(study: Study, found: Results, planned: int) -> dict[str, Any]:
     """Of the runs that are done: each cell over its seeds, and differences seed by seed."""
-    found: Results = {run: result for run in runs if (result := result_of(run)) is not None}
     first = next(iter(found))
     (_, task), optimum = Members.of_run(parse_config(first.flags, "", "")).one(), None
     references = task.references(first.seed)
     if not study.size_flag:  # else each size is a game of its own
-        optimum = references["optimal"].mean
+        optimum = references[study.best_player].mean
+    variants = sorted({name for result in found.values() for name in result.get("variants", {})})
     return {
         "task": study.task,
         "axis": study.axis,
         "optimum": optimum,
-        "runs": {"done": len(found), "planned": len(runs)},
-        **{table.name: cells_of(found, table.name) for table in study.tables},
-        "differences": {
-            f"{ours} - {theirs}": differences(found, "methods", ours, theirs)
-            for ours, theirs in study.differences
+        "runs": {"done": len(found), "planned": planned},
+        "variants": variants,
+        **{
+            named(of, variant): cells_of(found, of, variant)
+            for of in dict.fromkeys(table.name for table in study.tables)
+            for variant in ("", *variants)
+        },
+        **{
+            named("differences", variant): {
+                f"{ours} - {theirs}": differences(found, "methods", ours, theirs, variant)
+                for ours, theirs in study.differences
+            }
+            for variant in ("", *variants)
         },
         "references": reference_cells(study, found),
         "settled": settled(found),
@@ -62,6 +69,11 @@ def compare_study(study: Study, runs: Sequence[StudyRun]) -> dict[str, Any]:
     }
 
 
+def named(table: str, variant: str) -> str:
+    """What results call a table of the task, or of one of its variants."""
+    return f"{table}, {variant}" if variant else table
+
+
 def grouped(found: Results, key: Any, figure: str) -> dict[Any, list[float]]:
     """A figure of all runs, by what the key says of them."""
     groups: dict[Any, list[float]] = {}
@@ -70,8 +82,8 @@ def grouped(found: Results, key: Any, figure: str) -> dict[Any, list[float]]:
     return groups
 
 
-def cells_of(found: Results, table: str) -> dict[str, dict[str, dict[str, Any]]]:
-    """Method -> backbone -> size -> its mean over seeds."""
+def cells_of(found: Results, table: str, variant: str = "") -> dict[str, dict[str, dict[str, Any]]]:
+    """Method -> backbone -> size -> its mean over seeds, in the task or in a variant of it."""
     cells: dict[str, dict[str, dict[str, Any]]] = {}
     for run in found:
         if run.table == table:
@@ -81,19 +93,24 @@ def cells_of(found: Results, table: str) -> dict[str, dict[str, dict[str, Any]]]
                 if (each.table, each.backbone, each.method, each.size)
                 == (table, run.backbone, run.method, run.size)
             }
-            by_seed = {seed: result["mean"] for seed, result in same.items()}
-            # Of who would know when to stop: values that learn from few episodes get worse again.
-            best = statistics.fmean(max(each["curve"].values()) for each in same.values())
-            cell = {**over_seeds(list(by_seed.values())), "best": best, "by_seed": by_seed}
+            played = {s: r["variants"][variant] if variant else r for s, r in same.items()}
+            by_seed = {seed: result["mean"] for seed, result in played.items()}
+            cell = {**over_seeds(list(by_seed.values())), "by_seed": by_seed}
+            if not variant:
+                # Of who would know when to stop: values that learn from few episodes get worse
+                # again.
+                cell["best"] = statistics.fmean(
+                    max(each["curve"].values()) for each in same.values()
+                )
             cells.setdefault(run.method, {}).setdefault(run.backbone, {})[str(run.size)] = cell
     return cells
 
 
 def differences(
-    found: Results, table: str, ours: str, theirs: str
+    found: Results, table: str, ours: str, theirs: str, variant: str = ""
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """Backbone -> size -> how much better a method is, over the seeds that both have."""
-    cells = cells_of(found, table)
+    cells = cells_of(found, table, variant)
     result: dict[str, dict[str, dict[str, Any]]] = {}
     for backbone, sizes in cells.get(ours, {}).items():
         for size, cell in sizes.items():
@@ -124,13 +141,14 @@ def reference_cells(study: Study, found: Results) -> dict[str, dict[str, Any]]:
     for size in sorted({run.size for run in found}):
         run = next(run for run in found if run.size == size)
         _, task = Members.of_run(parse_config(run.flags, "", "")).one()
-        if study.size_flag:
+        if not isinstance(task, GridworldTask):
             for name, each in task.references(run.seed).items():
                 cells.setdefault(name, {})[str(size)] = {"mean": each.mean}
         if isinstance(task, GridworldTask):
             seeds = sorted({run.seed for run in found})
-            scores = [tabular_return(task.rules, size, seed) for seed in seeds]
-            cells.setdefault("tabular", {})[str(size)] = over_seeds(scores)
+            for name, doubt in (("tabular", 0), ("tabular, pessimistic", 1)):
+                scores = [tabular_return(task.rules, size, seed, doubt) for seed in seeds]
+                cells.setdefault(name, {})[str(size)] = over_seeds(scores)
     return cells
 
 
@@ -138,10 +156,12 @@ def study_rows(study: Study, results: Mapping[str, Any]) -> list[list[str]]:
     """Header and rows: mean (seeds) of each cell, a line for each method and backbone."""
     sizes = sorted({size for table in study.tables for size in table.sizes})
     rows = [["method", "backbone", *map(str, sizes)]]
-    for table in dict.fromkeys(table.name for table in study.tables):
+    tables = dict.fromkeys(table.name for table in study.tables)
+    for table in [named(of, variant) for variant in ("", *results["variants"]) for of in tables]:
         for method, backbones in results[table].items():
             for backbone, cells in backbones.items():
-                name = method if table == "methods" else f"{method} ({table.replace('_', ' ')})"
+                how = table.removeprefix("methods").replace("_", " ").strip(", ")
+                name = f"{method} ({how})" if how else method
                 rows.append([name, backbone, *[shown(cells.get(str(size))) for size in sizes]])
     for name, cells in results["references"].items():
         rows.append([name, "", *[shown(cells.get(str(size))) for size in sizes]])
@@ -161,23 +181,27 @@ def draw_study(study: Study, results: Mapping[str, Any], output: Path) -> Path:
     """Return along the axis with bands; what is told the hidden states is dashed."""
     from matplotlib.figure import Figure  # an extra: only who draws needs it
 
-    found = results["methods"]
-    backbones = list(dict.fromkeys(name for of in found.values() for name in of))
-    figure = Figure(figsize=(5.2 * len(backbones) + 1.8, 4.2), layout="constrained")
-    panels = np.atleast_1d(figure.subplots(1, len(backbones), sharey=True))
-    for axes, backbone in zip(panels, backbones, strict=True):
+    backbones = list(dict.fromkeys(name for of in results["methods"].values() for name in of))
+    shown_in = [(each, variant) for variant in ("", *results["variants"]) for each in backbones]
+    figure = Figure(figsize=(5.2 * len(shown_in) + 1.8, 4.2), layout="constrained")
+    panels = np.atleast_1d(figure.subplots(1, len(shown_in), sharey=True))
+    for axes, (backbone, variant) in zip(panels, shown_in, strict=True):
+        found = results[named("methods", variant)]
         for method, of in found.items():
             if backbone in of:
                 draw_line(axes, method, of[backbone])
-        draw_references(axes, results)
+        if not variant:
+            draw_references(axes, results)
         fewest = min(c["seeds"] for of in found.values() for c in of.get(backbone, {}).values())
         axes.set(
-            xscale="log", xlabel=study.axis, title=f"{backbone}, seeds per point: {fewest} or more"
+            xscale="log",
+            xlabel=study.axis,
+            title=f"{named(backbone, variant)}, seeds per point: {fewest} or more",
         )
         sizes = sorted({int(size) for of in found.values() for size in of.get(backbone, {})})
         axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
         axes.minorticks_off()
-    panels[0].set_ylabel("greedy return")
+    panels[0].set_ylabel("sampled return" if study.play.sample else "greedy return")
     figure.suptitle(study.title, fontsize=11)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=9)
@@ -193,7 +217,8 @@ def draw_line(axes: Any, method: str, cells: Mapping[str, Mapping[str, Any]]) ->
     means = [cells[size]["mean"] for size in sizes]
     axes.plot(x, means, "--" if is_given else "-", color=colour, marker="o", ms=3.5, label=label)
     if not is_given and all(cells[size]["seeds"] > 1 for size in sizes):
-        band = [[np.clip(cells[size][end], 0, 1) for size in sizes] for end in ("low", "high")]
+        least = min(0.0, *means)
+        band = [[np.clip(cells[size][end], least, 1) for size in sizes] for end in ("low", "high")]
         axes.fill_between(x, *band, color=colour, alpha=0.15, linewidth=0)
 
 

@@ -1,9 +1,8 @@
-"""The runs of a study: many in one process, and one file left of each."""
+"""The runs of a study: many in one process, and one line left of each."""
 
 import contextlib
 import json
 import multiprocessing
-import shlex
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -25,48 +24,31 @@ from textrl.envs.gridworld.behaviour import CHUNK_EPISODES, chunk_sizes, walk_ch
 from textrl.envs.gridworld.task import GridworldTask
 from textrl.errors import UserError
 from textrl.evaluation.play import evaluate
-from textrl.evaluation.report import write_json
+from textrl.model.network import TextRLModel
 from textrl.recipes.reproducing.given import give_summary
-from textrl.recipes.reproducing.studies import SUMMARY_STEPS, StudyRun
+from textrl.recipes.reproducing.studies import SUMMARY_STEPS, Play, StudyRun
+from textrl.recipes.reproducing.study_record import add
 from textrl.sharing.checkpoint import load_agent
 from textrl.tasks.members import Members
+from textrl.tasks.task import Task
 from textrl.training.metrics import METRICS_FILE
 from textrl.training.run import train
 
-EPISODES = 1000
-"""Of greedy play at a run's end."""
 
-
-def result_of(run: StudyRun) -> dict[str, Any] | None:
-    """What a finished run has left; refuses that of other settings."""
-    file = result_file(run)
-    if not file.is_file():
-        return None
-    found: dict[str, Any] = json.loads(file.read_text())
-    if found["flags"] != shlex.join(run.flags):
-        raise UserError(f"{file} is of other settings: remove it, or choose another --runs")
-    return found
-
-
-def result_file(run: StudyRun) -> Path:
-    """Beside its folder, which is there only while it trains."""
-    return run.folder.with_name(f"{run.folder.name}.json")
-
-
-def train_runs(runs: Sequence[StudyRun], jobs: int) -> Iterator[StudyRun]:
-    """Train the runs, several at once, in this order; gives each when it is done."""
+def train_runs(runs: Sequence[StudyRun], jobs: int, record: Path) -> None:
+    """Train the runs, several at once, in this order; each is in the record when it is done."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, context) as pool:
         try:
-            done = zip(runs, pool.map(train_one, runs), strict=True)
-            for run, _ in progress_bar(iterable=done, total=len(runs), unit="run"):
-                yield run
+            done = pool.map(partial(train_one, record=record), runs)
+            for _ in progress_bar(iterable=done, total=len(runs), unit="run"):
+                pass
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
 
 
-def train_one(run: StudyRun) -> None:
+def train_one(run: StudyRun, record: Path) -> None:
     """Train, judge, write down. What an interrupted run has saved is gone on with."""
     run.folder.mkdir(parents=True, exist_ok=True)
     log = run.folder.with_name(f"{run.folder.name}.log")
@@ -78,13 +60,13 @@ def train_one(run: StudyRun) -> None:
         except UserError as error:
             raise UserError(f"{run.folder} failed, see {log}: {error}") from None
     seconds = round(time.perf_counter() - began, 1)
-    write_json(result_file(run), {"flags": shlex.join(run.flags), "seconds": seconds, **found})
+    add(record, run, {"made": time.strftime("%Y-%m-%d"), "seconds": seconds, **found})
     shutil.rmtree(run.folder)
     log.unlink()
 
 
 def judge_trained(run: StudyRun) -> dict[str, Any]:
-    """Train a run; gives its greedy return, and that on the way."""
+    """Train a run; gives its return, and the greedy one on the way."""
     data = data_of(run)
     flags = [*run.flags, "--data", str(data), "--threads", "1"]
     if run.summary:
@@ -100,25 +82,32 @@ def judge_trained(run: StudyRun) -> dict[str, Any]:
     trained = time.perf_counter() - began
     lines = [json.loads(line) for line in (output / METRICS_FILE).read_text().splitlines()]
     model, task = load_agent(str(output))
-    result = evaluate(task, model, Decoding.of(model, sample=False), EPISODES, run.seed)
+    variants = {
+        name: played(each, model, run.play, run.seed) for name, each in task.variants().items()
+    }
     return {
-        "mean": result.estimate.mean,
-        "stderr": result.estimate.stderr,
-        "episodes": EPISODES,
+        **played(task, model, run.play, run.seed),
+        "episodes": run.play.episodes,
         "curve": {str(line["step"]): line["greedy"] for line in lines if "greedy" in line},
         "seconds_of_training": round(trained, 1),
-        **result.metrics,
+        **({"variants": variants} if variants else {}),
     }
 
 
+def played(task: Task, model: TextRLModel, play: Play, seed: int) -> dict[str, Any]:
+    """How an agent plays."""
+    result = evaluate(task, model, Decoding.of(model, play.sample), play.episodes, seed)
+    return {"mean": result.estimate.mean, "stderr": result.estimate.stderr, **result.metrics}
+
+
 def data_of(run: StudyRun) -> Path:
-    """The data of a run, made first if need be: every seed has its own, nested in their number."""
+    """The data of a run, made first if need be: fewer episodes are the first of more."""
     config = parse_config(run.flags, "", "")
-    folder = run.folder.parents[2] / "data" / f"{run.episodes}-{run.size}-seed{run.seed}"
+    folder = run.base / "data" / f"{run.episodes}-{run.size}-seed{run.data_seed}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_name(f"{folder.name}.lock")):
         if not folder.exists():
-            make_data(config, run.episodes, run.seed, folder)
+            make_data(config, run.episodes, run.data_seed, folder)
     return folder
 
 

@@ -11,8 +11,13 @@ DISCOUNT = 0.99
 SWEEPS = 300
 
 
-def tabular_return(rules: Rules, episodes: int, seed: int) -> float:
-    """The exact return of the greedy policy; what the data do not show is taken to earn nothing."""
+def tabular_return(rules: Rules, episodes: int, seed: int, doubt: int = 0) -> float:
+    """The exact return of the greedy policy; what the data do not show is taken to earn nothing.
+
+    doubt: so many more times each action is taken to have been tried, and to have earned nothing.
+    Without it, more episodes do not make the return rise steadily: where an action was tried
+    thousands of times, a worse one that was tried twice, with luck, can still look better.
+    """
     counts = np.zeros((rules.states, len(ACTIONS), rules.states))
     for chunk, size in enumerate(chunk_sizes(episodes)):
         walks = walk_chunk(rules, chunk, CHUNK_EPISODES, seed)
@@ -27,7 +32,7 @@ def tabular_return(rules: Rules, episodes: int, seed: int) -> float:
             np.add.at(counts, at, 1)
             state = ahead
     seen = counts.sum(axis=2, keepdims=True)
-    odds = counts / np.maximum(seen, 1)
+    odds = counts / np.maximum(seen + doubt, 1)
     over, values = rules.outcome != NOTHING, np.zeros(rules.states)
     for _ in range(SWEEPS):
         ahead_value = np.where(over, rules.reward, DISCOUNT * values)

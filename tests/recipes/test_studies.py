@@ -1,7 +1,5 @@
 """Studies: exact summaries by hand and against brute force, nested data, cells over seeds."""
 
-import json
-import shlex
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +13,6 @@ from textrl.envs.gridworld.solve import optimal_plan
 from textrl.envs.gridworld.task import GridworldTask
 from textrl.envs.tmaze.rules import Rules
 from textrl.envs.tmaze.task import TMazeTask
-from textrl.errors import UserError
 from textrl.recipes.reproducing.exact import (
     every_action_metric,
     hidden_of,
@@ -25,7 +22,7 @@ from textrl.recipes.reproducing.exact import (
 from textrl.recipes.reproducing.given import head_teacher, metric_teacher, partners
 from textrl.recipes.reproducing.studies import GIVEN, STUDIES, plan_study
 from textrl.recipes.reproducing.study_results import compare_study, study_rows
-from textrl.recipes.reproducing.study_runs import first_walks, result_file, result_of
+from textrl.recipes.reproducing.study_runs import first_walks
 from textrl.recipes.reproducing.tabular import tabular_return
 
 TASK = GridworldTask(make_rules())
@@ -106,11 +103,25 @@ def test_fewer_episodes_are_the_first_of_more() -> None:
     assert 0.9 < tabular_return(TASK.rules, 5000, 5) < optimal_plan(TASK.rules).score
 
 
+def test_luck_of_rarely_tried_actions_costs_more_than_doubt_does() -> None:
+    """Seeds that no study has."""
+    for seed in (200, 201, 202):
+        plain, doubtful = (tabular_return(TASK.rules, 2500, seed, doubt) for doubt in (0, 1))
+        assert plain - 0.004 < doubtful < optimal_plan(TASK.rules).score
+        assert doubtful == pytest.approx(0.962, abs=0.001)
+    assert min(tabular_return(TASK.rules, 2500, seed) for seed in (200, 201, 202)) < 0.955
+
+
 def test_the_grid_is_fixed_and_its_cells_are_over_seeds(tmp_path: Path) -> None:
     study = STUDIES["samples"]
     runs = plan_study(study, 5, tmp_path, ())
     assert len({run.folder for run in runs}) == len(runs)
-    assert {run.seed for run in runs} == {100, 101, 102, 103, 104}
+    tens = [run for run in runs if run.seed > 104]
+    assert {run.seed for run in runs if run not in tens} == {100, 101, 102, 103, 104}
+    assert {(run.method, run.size) for run in tens} == {("cql", 250), ("hindsight", 250)}
+    assert len(tens) == 10 and {run.seed for run in tens} == {105, 106, 107, 108, 109}
+    more = plan_study(study, 7, tmp_path, ())
+    assert len({run.name for run in more}) == len(more)
     names = {run.method for run in runs if run.table == "methods"}
     assert names >= {
         "cql",
@@ -124,14 +135,13 @@ def test_the_grid_is_fixed_and_its_cells_are_over_seeds(tmp_path: Path) -> None:
         run.summary for run in runs if run.summary
     }
     assert {run.method for run in plan_study(study, 1, tmp_path, ["cql"])} == {"cql"}
+    found = {}
     for run in runs:
         if (run.table, run.backbone, run.size) == ("methods", "gpt2", 250) and run.seed < 103:
             mean = 0.1 * (run.seed - 100) + (0.5 if run.method == "hindsight" else 0.0)
             curve = {"300": 0.0, "600": 0.1, "900": 0.2, "1200": 0.25}
-            found = {"flags": shlex.join(run.flags), "mean": mean, "curve": curve, "seconds": 9.0}
-            result_file(run).parent.mkdir(parents=True, exist_ok=True)
-            result_file(run).write_text(json.dumps(found))
-    results = compare_study(study, runs)
+            found[run] = {"mean": mean, "curve": curve, "seconds": 9.0}
+    results = compare_study(study, found, len(runs))
     cell = results["methods"]["cql"]["gpt2"]["250"]
     assert (cell["mean"], cell["seeds"], cell["best"]) == (pytest.approx(0.1), 3, 0.25)
     gain = results["differences"]["hindsight - cql"]["gpt2"]["250"]
@@ -140,7 +150,3 @@ def test_the_grid_is_fixed_and_its_cells_are_over_seeds(tmp_path: Path) -> None:
     assert results["optimum"] == pytest.approx(0.965, abs=1e-3)
     assert results["runs"] == {"done": 18, "planned": len(runs)}
     assert any(row[0] == "tabular" for row in study_rows(study, results))
-    first = next(run for run in runs if result_file(run).is_file())
-    result_file(first).write_text(json.dumps({"flags": "--task other"}))
-    with pytest.raises(UserError, match="is of other settings"):
-        result_of(first)

@@ -76,7 +76,7 @@ class Choice:
 
     output: TextRLOutput
     legal: Tensor
-    scores: Tensor  # token by token, as action_scores has them
+    scores: Tensor | None  # token by token, as action_scores has them; None: nobody needs them
     token: Tensor
     parent: Tensor
 
@@ -85,23 +85,32 @@ class Spelling:
     """One action for each episode, spelled by as many candidates as there are."""
 
     def __init__(
-        self, decoding: Decoding, candidates: int, episodes: int, random: torch.Generator
+        self,
+        decoding: Decoding,
+        candidates: int,
+        episodes: int,
+        random: torch.Generator,
+        tells: bool = False,
     ) -> None:
+        """tells: scores are kept token by token, even where only whole candidates are compared."""
         self._decoding, self._candidates = decoding, candidates
         self._episodes, self._random = episodes, random
+        self._tells = tells or candidates == 1
         self._log_odds: Tensor | None = None  # of each candidate so far, by the policy
         self._q: Tensor | None = None  # of its last token
         self.choices: list[Choice] = []
 
     def extend(self, output: TextRLOutput, legal: Tensor) -> Choice:
         """Choose the next token of every candidate; output, legal: of the rows so far."""
-        decoding = self._decoding
-        scores = action_scores(output, legal[:, None], decoding.beta, decoding.acts_by)[:, 0]
-        scores = scores / decoding.temperature
-        if self._candidates == 1:
-            token, parent = self._one(scores)
-        else:
+        decoding, scores = self._decoding, None
+        if self._tells:
+            scores = action_scores(output, legal[:, None], decoding.beta, decoding.acts_by)[:, 0]
+            scores = scores / decoding.temperature
+        if self._candidates > 1:
             token, parent = self._several(output, legal)
+        else:
+            assert scores is not None
+            token, parent = self._one(scores)
         self.choices.append(Choice(output, legal, scores, token, parent))
         return self.choices[-1]
 
