@@ -46,7 +46,7 @@ from textrl.losses.ops import legal_only, of_actions
 from textrl.model.network import TextRLModel
 
 EXACT = 256  # action tokens, up to which every one's chance is kept
-TRUSTS = (2.0, 5.0, 20.0)
+TRUSTS = (5.0, 10.0, 20.0)
 """The values are fitted once for each, on a bootstrap sample: how much likelier than in the data a
 token may be before it counts as untried. Where the estimate depends on that, intervals are wide."""
 DRAWN = 16  # of more than that, so many are drawn
