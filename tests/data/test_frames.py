@@ -312,9 +312,10 @@ def test_the_slow_copy_of_the_encoder_follows(model: TextRLModel) -> None:
 
 
 def test_the_slow_encoder_sees_with_its_own_copy(model: TextRLModel) -> None:
-    nobody = torch.zeros(0, dtype=torch.int64)
-    legal = torch.zeros(0, 2, dtype=torch.bool)
-    pairs = Pairs(nobody, nobody, nobody, legal, nobody, torch.zeros(0))
+    episode, state = torch.ones_like(TOKENS).nonzero(as_tuple=True)
+    partner, legal = torch.arange(len(state)).roll(1), torch.ones(len(state), 2, dtype=torch.bool)
+    nothing = torch.zeros_like(state)
+    pairs = Pairs(episode, state, partner, legal, nothing, torch.zeros(len(state)))
     model.update_targets(1.0)
     output = at_every_token(model, frames_at_places(), pairs)
     torch.testing.assert_close(output.target_representation, output.representation)

@@ -507,7 +507,7 @@ def test_a_run_reads_windows_if_it_asks_for_them(
     blind.observation_classes = 7
     batches, episodes = blind.batches(member, run, rows=rows)
     (batch,) = batches.step(0)
-    assert same(batch, EpisodeBatches(rows, language, batch_size=8, seed=2).step(0)[0])
+    assert same(batch, EpisodeBatches(rows, language, batch_size=8, seed=2, packs=True).step(0)[0])
     assert episodes == 10
 
 

@@ -19,6 +19,8 @@ CONFIG_FILE = "training.yaml"
 """The resolved config in a run's folder."""
 NEW_BACKBONES = ("gpt2", "rnn")
 """Backbones that a run makes new; any other name is a pretrained language model's."""
+PACKING_BACKBONES = ("gpt2",)
+"""Those of them that read histories of all lengths in one pass, with hardly any padding."""
 
 HINDSIGHT = "hindsight"
 """What --represent and --metric call queries about later steps."""
@@ -116,13 +118,6 @@ class MemberConfig:
         section=OUTPUT,
         above=0,
     )
-    unstick: int = option(
-        0,
-        "greedy play draws an action, as sampled play would, where it sees what it saw within its"
-        " last so many actions; 0: never",
-        section=OUTPUT,
-        minimum=0,
-    )
     task_options: Any = NoOptions()
     """What its task declares."""
     algo_options: Any = NoOptions()
@@ -135,11 +130,6 @@ class MemberConfig:
                 f" {self.accumulation} equal parts: change one of them"
             )
 
-        if self.unstick and self.candidates > 1:
-            raise UserError(
-                f"--unstick {self.unstick} is for play token by token: leave it out, or"
-                f" --candidates {self.candidates}"
-            )
         _ = self.filter_sizes  # refuses what is none
 
     @property

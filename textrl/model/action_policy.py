@@ -114,8 +114,8 @@ class ActionPolicy(nn.Module):
         return Begun(said.flatten(), code.flatten())
 
     def forward(self, phi: Tensor, begun: Begun) -> Tensor:
-        """phi (batch, states, width) -> logits of the next token (batch, states, tokens)."""
-        scores = self.scores(phi).float().flatten(0, 1)
+        """phi (..., width) -> logits of the next token (..., tokens); begun: of each of these."""
+        scores = self.scores(phi).float().flatten(0, -2)
         mass = scores.new_zeros(len(scores), self.tokens)
         (at_start,) = torch.nonzero(begun.said == 0, as_tuple=True)
         (within,) = torch.nonzero(begun.said, as_tuple=True)
@@ -124,7 +124,7 @@ class ActionPolicy(nn.Module):
         for part, first, counts in self._ranges(within, begun):
             going_on = self._next_mass(scores[part], begun.said[part], first, counts)
             mass = mass.index_copy(0, part, going_on)
-        logits: Tensor = mass.clamp_min(LEAST).log().view(*phi.shape[:2], -1)
+        logits: Tensor = mass.clamp_min(LEAST).log().view(*phi.shape[:-1], -1)
         return logits
 
     def _first_mass(self, scores: Tensor) -> Tensor:

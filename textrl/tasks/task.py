@@ -15,7 +15,7 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from textrl.config.options import NoOptions
-from textrl.config.train import MemberConfig, TrainConfig
+from textrl.config.train import PACKING_BACKBONES, MemberConfig, TrainConfig
 from textrl.data.batches import Batches, EpisodeBatches
 from textrl.data.dataset import Rows, best_episodes, load_episodes, returns_by_behaviour
 from textrl.data.download import fetch
@@ -196,7 +196,9 @@ class Task(AnyTask):
         episodes = len(rows) if keep is None else len(keep)
         if not member.window:
             every = run.bisimulation.compares_every
-            return EpisodeBatches(rows, self.language, whole_every=every, **common), episodes
+            packs = run.backbone in PACKING_BACKBONES
+            batches = EpisodeBatches(rows, self.language, packs=packs, whole_every=every, **common)
+            return batches, episodes
         windows = WindowBatches(
             rows,
             self.language,
