@@ -27,6 +27,8 @@ is left out.
 
 def ship(source: Path, commit: str, folder: Path = SHIPPED_AGENT) -> None:
     """Make a run's agent the one that ships: small, judged as it is then, with a card."""
+    import torch
+
     from textrl.config.presets import load_config
     from textrl.config.train import CONFIG_FILE
     from textrl.model.build import OF_THE_WORLD
@@ -41,7 +43,7 @@ def ship(source: Path, commit: str, folder: Path = SHIPPED_AGENT) -> None:
     small, weights = TextRLModel(shape), model.state_dict()
     small.load_state_dict({name: weights[name] for name in small.state_dict()})
     folder.mkdir(exist_ok=True)
-    save_checkpoint(folder, small.half(), members, run)
+    save_checkpoint(folder, torch.nn.Module.half(small), members, run)
     model, members = load_checkpoint(str(folder))
     print(evaluate_checkpoint(folder, members, model).describe(members))
     with (folder / CARD_FILE).open("a", encoding="utf-8") as card:
