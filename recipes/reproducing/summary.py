@@ -198,9 +198,9 @@ The tables and figures of *Offline RL with Observation Histories: Analyzing and 
 Complexity*, remade. Cells are means with 95 % intervals over seeds (Student's t); lines in italics
 are differences, seed by seed. The JSON file of each experiment has every seed's figure, the
 standard error over episodes and how the episodes went; `runs/` has reports of single runs,
-with the flags that made them. The scale is `quick`: networks and datasets
-that two CPU cores carry, not the paper's. "Agrees" means that our interval lies on the side of zero
-where the paper's difference is; it says nothing of its size.
+with the flags that made them, and the studies' records, from which they go on. The scale is
+`quick`: networks and datasets that two CPU cores carry, not the paper's. "Agrees" means that our
+interval lies on the side of zero where the paper's difference is; it says nothing of its size.
 """
 
 HYPOTHESIS = """
