@@ -25,6 +25,7 @@ from textrl.errors import UserError
 
 SLIP = 0.2
 HORIZON = 50
+LONGEST_HORIZON = 10_000
 
 OUTCOMES = ("nothing", "unsafe goal", "safe goal", "lava")
 NOTHING, AT_UNSAFE_GOAL, AT_SAFE_GOAL, IN_LAVA = range(4)
@@ -45,6 +46,8 @@ class Rules:
             raise UserError(f"slip {self.slip} is no probability: give a number from 0 to 1")
         if self.horizon < 1:
             raise UserError(f"horizon {self.horizon} leaves no step: give at least 1")
+        if self.horizon > LONGEST_HORIZON:
+            raise UserError(f"horizon {self.horizon:,} is too long: at most {LONGEST_HORIZON:,}")
 
     @property
     def states(self) -> int:

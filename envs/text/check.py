@@ -74,6 +74,8 @@ def check_conversations(
     if language is not None and lengths is not None and lengths.rows:
         _show_first(index, language, context)
     print(f"\n{describe_summary(name, summary, lengths, context)}")
+    if remark := index.remark():
+        print(remark)
     if not summary.rows:
         raise UserError(f"{name!r} has no conversation to learn from")
     if summary.bad_rows and not skips_bad:

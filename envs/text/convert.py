@@ -17,7 +17,7 @@ from textrl.envs.text.check import FAULTS_SHOWN, describe_summary, printable
 from textrl.envs.text.formats import FORMATS, Row
 from textrl.envs.text.index import PATIENCE, Summary
 from textrl.envs.text.sources import load_rows
-from textrl.errors import UserError, unknown
+from textrl.errors import UserError, first_line, unknown
 
 OUTPUT_SUFFIXES = (".jsonl", ".ndjson")
 
@@ -72,7 +72,11 @@ def converted(
         if row.get(reward) is None:
             raise BadRow("reward", f"no {reward!r}", "every row needs it: see --reward-column")
         row = {**row, "reward": row[reward]}
-    found = FORMATS[format_name].convert(row, keeps_calls)
+    try:
+        found = FORMATS[format_name].convert(row, keeps_calls)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        what = f"it is not as {format_name} has rows ({first_line(error)})"
+        raise BadRow("wrong type", what, "mend or remove it") from None
     if len(found) > 1:
         found = [{"group": f"row {number}", **each} for each in found]
     return found
@@ -109,7 +113,7 @@ def _document_rows(path: Path) -> Iterator[tuple[int, Row | BadRow]]:
     """One JSON list over many lines, as ShareGPT's own file is; read as a whole."""
     try:
         found = json.loads(path.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{str(path)!r} is no JSON: {error}") from error
     for number, row in enumerate(found):
         yield number, _object(row)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from textrl.data.chat import TextLanguage
 from textrl.data.collect import cache_folder
 from textrl.data.conversation import AGENT, BadRow, Conversation
+from textrl.data.outliers import outliers, remark_on
 from textrl.data.progress import progress_bar
 
 VERSION = 2  # of what is remembered: another one is made anew
@@ -118,6 +119,15 @@ class Index:
         """By which rows belong together; one without a group is alone."""
         named = np.array(self.entries["group"])
         return np.where(named == 0, -1 - np.arange(len(named)), named)
+
+    def remark(self) -> str:
+        """A warning of returns far beyond all others; "" = there are none."""
+        returns = self.returns()
+        far = outliers(returns)
+        if not len(far):
+            return ""
+        number = self.entries["number"][far[0]]
+        return remark_on(returns, f"{self.source.unit} {number}", "a return")
 
     def texts(self) -> NDArray[np.int64]:
         """Equal where the same was said."""

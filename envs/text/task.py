@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from transformers import AutoConfig, AutoTokenizer
+from transformers import AutoTokenizer
 
 from textrl.config.train import NEW_BACKBONES, MemberConfig, TrainConfig
 from textrl.data.batches import Batch, Batches, EpisodeBatches, collate
@@ -20,7 +20,7 @@ from textrl.envs.text.rows import HOW_TO_SKIP, TextRows
 from textrl.envs.text.sources import open_source
 from textrl.errors import UserError, first_line
 from textrl.evaluation.offline import FEW, too_few
-from textrl.model.language_model import lm_folder
+from textrl.model.language_model import lm_folder, read_lm_config
 from textrl.tasks.task import LoggedTask, Share
 
 SPLIT_SEED = 0  # runs of different seeds are judged by the same conversations
@@ -268,6 +268,8 @@ class TextTask(LoggedTask):
             )
         if (independent := len(np.unique(groups[held_out]))) < FEW:
             told += f"\nwarning: {too_few(independent)}"
+        if remark := self.index.remark():
+            told += f"\n{remark}"
         if summary.bad_rows:
             kinds = ", ".join(f"{count:,} {kind}" for kind, count in summary.bad.items())
             told += f"\nleft out as bad: {kinds}"
@@ -298,9 +300,9 @@ def hold_out(groups: NDArray[np.int64], share: float) -> NDArray[np.bool_]:
 def load_language(folder: Path, vocabulary: int | None = None) -> TextLanguage:
     """The tokenizer of a language model or a checkpoint; vocabulary: None = ask the model."""
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         if vocabulary is None:
-            vocabulary = int(AutoConfig.from_pretrained(folder).get_text_config().vocab_size)
+            vocabulary = int(read_lm_config(folder).get_text_config().vocab_size)
         return TextLanguage(tokenizer, vocabulary)
     except UserError:
         raise

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from textrl.errors import UserError
+
 ACTIONS = ("forward", "up", "down")
 FORWARD, UP, DOWN = range(3)
 NOISE = 4
@@ -19,6 +21,7 @@ OBSERVATIONS = ("cue-up", "cue-down", *(f"noise-{i}" for i in range(NOISE)), "ju
 OBSERVATIONS += ("arm-up", "arm-down", "outside")
 CUE, FIRST_NOISE, JUNCTION, ARM, OUTSIDE = 0, 2, 2 + NOISE, 3 + NOISE, 5 + NOISE
 SPARE_STEPS = 20
+LONGEST_CORRIDOR = 1_000
 WALKS_FORWARD = 0.8
 """How often the data's player does so in the corridor; else, and at the junction, at random."""
 
@@ -28,6 +31,12 @@ class Rules:
     """One maze."""
 
     corridor: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.corridor <= LONGEST_CORRIDOR:
+            raise UserError(
+                f"corridor {self.corridor} must be from 1 to {LONGEST_CORRIDOR:,} cells long"
+            )
 
     @property
     def junction(self) -> int:

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 WORLD = Path(__file__).parent / "world.txt"
+MOST_QUESTIONS = 2_000
+"""Guesses included: the table of answers has a column for each thing."""
 QUESTION_WORDS = 5
 """Tokens of every question, its mark included. Games are played side by side, word by word: with
 questions of one length none has to wait for another."""
@@ -31,6 +33,8 @@ class World:
     @classmethod
     def make(cls, things: Sequence[str], yes: Mapping[str, Sequence[str]]) -> "World":
         """The world of these things; yes: by question, the things to which the answer is yes."""
+        if len(things) + len(yes) > MOST_QUESTIONS:
+            raise ValueError(f"more than {MOST_QUESTIONS:,} things and questions about them")
         number = {thing: i for i, thing in enumerate(things)}
         facts = np.zeros((len(yes), len(things)), dtype=bool)
         for row, (question, named) in zip(facts, yes.items(), strict=True):

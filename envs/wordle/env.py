@@ -1,11 +1,13 @@
 """Wordle as gymnasium environments: one game, or a batch of games stepped by array operations.
 
-An action is five letter numbers 0..25. An observation is the board, int8 of shape (6, 5, 2): for
-each turn and slot the letter guessed and its colour (0 black, 1 yellow, 2 green), and -1 for both
-where nothing has been guessed yet. A wrong guess is rewarded with -1.0, the right one with 0.0; the
-game terminates with the right guess or the sixth wrong one and is never truncated.
+An action is five letter numbers 0..25, MultiDiscrete([26] * 5); one game also takes the word as it
+is, step("crane"). An observation is the board, int8 of shape (6, 5, 2): for each turn and slot the
+letter guessed and its colour (0 black, 1 yellow, 2 green), and -1 for both where nothing has been
+guessed yet. A wrong guess is rewarded with -1.0, the right one with 0.0; the game terminates with
+the right guess or the sixth wrong one and is never truncated.
 
-A guess that is not in the word list still takes its turn and is coloured. The info of a step tells:
+Letters that are no word of the list still take their turn and are coloured, as an agent that spells
+has to learn what a word is. A word given as text must be of the list. The info of a step tells:
 
 - pattern: the colours of this guess as one number 0..242 (see game.pattern_of);
 - guess: its index in the list, -1 if it is not there;
@@ -29,10 +31,10 @@ from textrl.envs.wordle.game import (
     GREEN,
     MAX_GUESSES,
     WORD_LENGTH,
-    YELLOW,
     colours_of,
     score,
 )
+from textrl.envs.wordle.rendering import Picture, board_picture, board_text
 from textrl.envs.wordle.words import WordList, load_words
 from textrl.errors import UserError
 
@@ -56,7 +58,7 @@ class WordleVectorEnv(gymnasium.vector.VectorEnv[Board, NDArray[np.integer[Any]]
     """
 
     metadata = {  # noqa: RUF012 (gymnasium declares it so)
-        "render_modes": ["ansi"],
+        "render_modes": ["ansi", "rgb_array"],
         "autoreset_mode": AutoresetMode.DISABLED,
     }
 
@@ -136,10 +138,12 @@ class WordleVectorEnv(gymnasium.vector.VectorEnv[Board, NDArray[np.integer[Any]]
         never = np.zeros(self.num_envs, dtype=bool)
         return self._boards.copy(), rewards, self._over.copy(), never, infos
 
-    def render(self) -> tuple[str, ...] | None:
+    def render(self) -> tuple[str | Picture, ...] | None:
+        """Each board as coloured text (ansi) or as pixels (rgb_array)."""
         if self.render_mode is None:
             return None
-        return tuple(board_text(board) for board in self._boards)
+        draw = board_text if self.render_mode == "ansi" else board_picture
+        return tuple(draw(board) for board in self._boards)
 
     def _colour(self, guesses: NDArray[np.uint8], index: NDArray[np.intp]) -> NDArray[np.uint8]:
         patterns = self.words.table[index, self._answers]
@@ -155,10 +159,16 @@ class WordleVectorEnv(gymnasium.vector.VectorEnv[Board, NDArray[np.integer[Any]]
 
 
 class WordleEnv(gymnasium.Env[Board, NDArray[np.integer[Any]]]):
-    """One game. reset draws the answer, or takes it from options={"answer": word or index}."""
+    """One game. reset draws the answer, or takes it from options={"answer": word or index}.
+
+    - action_space: MultiDiscrete([26] * 5), letters 0..25; step takes a word of the list as well;
+    - observation_space: Box(-1, [25, 2], (6, 5, 2), int8), the board: letters and their colours;
+    - reward: -1.0 for a wrong guess, 0.0 for the right one; six guesses;
+    - render_mode: "ansi", coloured text, or "rgb_array", (height, width, 3) uint8.
+    """
 
     metadata = {  # noqa: RUF012 (gymnasium declares it so)
-        "render_modes": ["ansi"],
+        "render_modes": ["ansi", "rgb_array"],
         "render_fps": 1,  # check_env warns where it is missing
     }
 
@@ -166,6 +176,7 @@ class WordleEnv(gymnasium.Env[Board, NDArray[np.integer[Any]]]):
         self._games = WordleVectorEnv(1, words, render_mode)
         self.render_mode = render_mode
         self.words = self._games.words
+        self._index = {word: number for number, word in enumerate(self.words.guesses)}
         self.action_space = _ACTION_SPACE
         self.observation_space = _BOARD_SPACE
 
@@ -181,39 +192,37 @@ class WordleEnv(gymnasium.Env[Board, NDArray[np.integer[Any]]]):
         return boards[0], {}
 
     def step(
-        self, action: NDArray[np.integer[Any]]
+        self, action: NDArray[np.integer[Any]] | str
     ) -> tuple[Board, float, bool, bool, dict[str, Any]]:
-        boards, rewards, terminations, truncations, infos = self._games.step(
-            np.asarray(action)[None]
-        )
+        letters = self._letters(action) if isinstance(action, str) else np.asarray(action)
+        boards, rewards, terminations, truncations, infos = self._games.step(letters[None])
         info = {name: values[0].item() for name, values in infos.items() if name != "played"}
         return boards[0], float(rewards[0]), bool(terminations[0]), bool(truncations[0]), info
 
-    def render(self) -> str | None:
+    def render(self) -> str | Picture | None:
+        """The board as coloured text (ansi) or as pixels (rgb_array)."""
         boards = self._games.render()
         return None if boards is None else boards[0]
+
+    def _letters(self, word: str) -> NDArray[np.int64]:
+        """The letters of a word that may be guessed, in upper or lower case."""
+        found = word.strip().lower()
+        if found not in self._index:
+            near = difflib.get_close_matches(found, self.words.guesses, n=1)
+            hint = f": did you mean {near[0]!r}?" if near else ": guess one of env.words.guesses"
+            raise UserError(
+                f"{word!r} is not one of the {len(self.words.guesses):,} words of the list"
+                f" {self.words.name!r}{hint}"
+            )
+        letters: NDArray[np.int64] = self.words.guess_letters[self._index[found]].astype(np.int64)
+        return letters
 
     def _answer_index(self, answer: str | int) -> int:
         if not isinstance(answer, str):
             return int(answer)
+        answer = answer.strip().lower()
         if answer not in self.words.answers:
             near = difflib.get_close_matches(answer, self.words.answers, n=1)
             hint = f": did you mean {near[0]!r}?" if near else ": choose one of its answers"
             raise UserError(f"{answer!r} is no answer of the word list {self.words.name!r}{hint}")
         return self.words.answers.index(answer)
-
-
-def board_text(board: Board) -> str:
-    """A board in terminal colours, with marks for those who cannot see them: [green] (yellow)."""
-    return "\n".join("".join(_cell_text(*cell) for cell in row) for row in board.tolist())
-
-
-def _cell_text(letter: int, colour: int) -> str:
-    if letter < 0:
-        return " _ "
-    symbol = chr(ord("A") + letter)
-    if colour == GREEN:
-        return f"\033[30;42m[{symbol}]\033[0m"
-    if colour == YELLOW:
-        return f"\033[30;43m({symbol})\033[0m"
-    return f"\033[97;100m {symbol} \033[0m"

@@ -58,7 +58,8 @@ class WordleTask(Task):
         else:
             slots = np.arange(len(letters)).reshape(WORD_LENGTH, len(LETTERS))
             grammar = ActionGrammar.from_slots(slots.tolist(), len(letters))
-        self.language = Language(tuple(clues), tuple(letters), grammar)
+        kinds = tuple(range(len(LETTERS))) * WORD_LENGTH
+        self.language = Language(tuple(clues), tuple(letters), grammar, kinds)
 
     @classmethod
     def from_config(cls, member: MemberConfig, run: TrainConfig) -> "WordleTask":

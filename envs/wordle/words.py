@@ -15,6 +15,9 @@ from textrl.errors import UserError
 LISTS = Path(__file__).parent / "lists"
 PAPER_ANSWERS = 236
 PAPER_SEED = 0
+MOST_WORDS = 50_000
+LARGEST_TABLE = 2**29
+"""Bytes: of every guess against every answer."""
 
 _PLACE_VALUES = 26 ** np.arange(WORD_LENGTH)[::-1]
 
@@ -32,6 +35,18 @@ class WordList:
     def __post_init__(self) -> None:
         if self.guesses[: len(self.answers)] != self.answers:
             raise ValueError("the guesses of a word list begin with its answers, in the same order")
+        if len(self.guesses) > MOST_WORDS:
+            raise UserError(f"{len(self.guesses):,} words are too many: at most {MOST_WORDS:,}")
+        if len(self.answers) * len(self.guesses) > LARGEST_TABLE:
+            raise UserError(
+                f"{len(self.answers):,} answers and {len(self.guesses):,} guesses are too many:"
+                f" their product may be at most {LARGEST_TABLE:,}"
+            )
+        bad = next((word for word in self.guesses if not is_word(word)), None)
+        if bad is not None:
+            raise ValueError(f"{bad[:40]!r} is no word of {WORD_LENGTH} letters a to z")
+        if len(set(self.guesses)) < max(2, len(self.guesses)) or not self.answers:
+            raise ValueError("a word list has an answer, two guesses or more, and no word twice")
 
     @cached_property
     def digest(self) -> str:
@@ -63,6 +78,11 @@ class WordList:
     @cached_property
     def _sorted_codes(self) -> NDArray[np.int64]:
         return (self.guess_letters @ _PLACE_VALUES)[self._code_order]
+
+
+def is_word(word: str) -> bool:
+    """Whether it can be guessed."""
+    return len(word) == WORD_LENGTH and word.isascii() and word.isalpha() and word.islower()
 
 
 def load_words(which: str = "paper") -> WordList:

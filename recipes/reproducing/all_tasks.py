@@ -9,7 +9,13 @@ from typing import Any
 
 from textrl.config.presets import COMBINED
 from textrl.evaluation.report import over_seeds
-from textrl.recipes.reproducing.experiments import GREEDY, SAMPLED, Run, look_up
+from textrl.recipes.reproducing.experiments import (
+    GREEDY,
+    SAMPLED,
+    Run,
+    kept_file,
+    look_up,
+)
 from textrl.recipes.reproducing.runs import machine, minutes_of, report_of
 
 TITLE = "One agent for all tasks"
@@ -26,19 +32,23 @@ ALONE = {
 DECODINGS = {"sampled": SAMPLED, "greedy": GREEDY}
 
 
-def plan_together(scale: str, seeds: int, folder: Path) -> list[Run]:
+def plan_together(scale: str, seeds: int, folder: Path, results: Path) -> list[Run]:
     """Every run, the longest first."""
     runs = []
     for seed in range(seeds):
         common = ("--preset", scale, "--seed", str(seed))
         here = folder / COMBINED
         name = f"{TOGETHER}-seed{seed}"
-        runs.append(Run("", TOGETHER, seed, here / name, ("--task", ",".join(TASKS), *common)))
+        kept = kept_file(results, COMBINED, name)
+        flags: tuple[str, ...] = ("--task", ",".join(TASKS), *common)
+        runs.append(Run("", TOGETHER, seed, here / name, flags, kept))
         for task in TASKS:
             own = ALONE.get(task, "").split()
-            for method, flags in (("alone", own), ("bc", [*own, "--algo", "bc"])):
-                where = here / task / f"{method}-seed{seed}"
-                runs.append(Run(task, method, seed, where, ("--task", task, *common, *flags)))
+            for method, more in (("alone", own), ("bc", [*own, "--algo", "bc"])):
+                name = f"{method}-seed{seed}"
+                kept = kept_file(results, COMBINED, task, name)
+                flags = ("--task", task, *common, *more)
+                runs.append(Run(task, method, seed, here / task / name, flags, kept))
     return runs
 
 

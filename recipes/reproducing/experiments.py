@@ -67,6 +67,13 @@ class Run:
     seed: int
     folder: Path
     flags: tuple[str, ...]
+    kept: Path | None = None
+    """What stays of it when its folder is gone; None: nothing, as its agent itself is needed."""
+
+
+def kept_file(results: Path, *name: str) -> Path:
+    """Where a run is written down: EXPERIMENT[-SETTING]-METHOD-seedN.json."""
+    return results / "runs" / f"{'-'.join(filter(None, name))}.json"
 
 
 SEES_ITS_ACTIONS = "--no-hide-actions --temperature 1"  # the paper's agents do
@@ -155,7 +162,7 @@ EXPERIMENTS = {
 }
 
 
-def plan(experiment: Experiment, scale: str, seeds: int, folder: Path) -> list[Run]:
+def plan(experiment: Experiment, scale: str, seeds: int, folder: Path, results: Path) -> list[Run]:
     """Every run of the experiment, the first seed of all methods first."""
     is_quick = scale == "quick"
     return [
@@ -172,6 +179,7 @@ def plan(experiment: Experiment, scale: str, seeds: int, folder: Path) -> list[R
                     experiment.quick_methods.get(method, of_method) if is_quick else of_method
                 ).split(),
             ),
+            kept_file(results, experiment.task, setting, f"{method}-seed{seed}"),
         )
         for seed in range(seeds)
         for setting, of_setting in experiment.settings.items()

@@ -1,6 +1,5 @@
 """The paper's figures, drawn from finished runs and their metrics."""
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,12 +8,10 @@ import numpy as np
 
 from textrl.evaluation.report import over_seeds
 from textrl.recipes.reproducing.experiments import Experiment, Run, look_up
+from textrl.recipes.reproducing.runs import has_agent, report_of
 from textrl.recipes.reproducing.visits import draw_agents
-from textrl.sharing.publish import saved_report
-from textrl.training.metrics import METRICS_FILE
 
 LINES = (("black", "-", "o"), ("tab:orange", "--", "s"), ("tab:blue", "-.", "^"), ("0.6", ":", "D"))
-SMOOTH = 100  # steps over which a curve averages
 
 
 def draw(experiment: Experiment, runs: Sequence[Run], output: Path) -> list[Path]:
@@ -24,10 +21,12 @@ def draw(experiment: Experiment, runs: Sequence[Run], output: Path) -> list[Path
 
 
 def draw_visits(experiment: Experiment, runs: Sequence[Run], output: Path) -> list[Path]:
-    """Figure 2: where the agents of the first seed go."""
+    """Figure 2: where the agents of the first seed go, of settings whose agents are all there."""
     figures = []
     for setting in experiment.settings:
         chosen = [run for run in runs if run.setting == setting and run.seed == 0]
+        if not all(map(has_agent, chosen)):
+            continue
         figures.append(output / f"{experiment.task}-visits-{setting}.png")
         draw_agents(figures[-1], {run.method: str(run.folder) for run in chosen})
     return figures
@@ -41,9 +40,11 @@ def draw_curves(experiment: Experiment, runs: Sequence[Run], output: Path) -> li
         return []
     figure, axes = new_figure(width=5.5)
     for method, (colour, dashes, _) in zip(methods, LINES, strict=False):
-        curves = [bisimulation_curve(run) for run in runs if run.method == method]
+        curves = [
+            np.array(report_of(run)["bisimulation_curve"]).T for run in runs if run.method == method
+        ]
         steps = curves[0][0]
-        each = [over_seeds(values) for values in zip(*(curve[1] for curve in curves), strict=True)]
+        each = [over_seeds(list(values)) for values in zip(*(y for _, y in curves), strict=True)]
         axes.plot(steps, [x["mean"] for x in each], color=colour, linestyle=dashes, label=method)
         band = ([x["low"] for x in each], [x["high"] for x in each])
         axes.fill_between(steps, *np.maximum(band, 1e-3), color=colour, alpha=0.2, linewidth=0)
@@ -53,26 +54,15 @@ def draw_curves(experiment: Experiment, runs: Sequence[Run], output: Path) -> li
     return [save(figure, output / f"{experiment.task}-bisimulation.png")]
 
 
-def bisimulation_curve(run: Run) -> tuple[list[int], list[float]]:
-    """Steps and the loss there, each a mean of the measurements in the steps before."""
-    lines = [json.loads(line) for line in (run.folder / METRICS_FILE).read_text().splitlines()]
-    groups: dict[int, list[float]] = {}
-    for line in lines:
-        if "bisimulation" in line:
-            end = -(-line["step"] // SMOOTH) * SMOOTH
-            groups.setdefault(end, []).append(line["bisimulation"])
-    return list(groups), [float(np.mean(losses)) for losses in groups.values()]
-
-
 def draw_hypothesis(experiment: Experiment, runs: Sequence[Run], output: Path) -> Path:
     """The paper's hypothesis: over all runs, the final bisimulation loss against the return."""
     figure, axes = new_figure()
     view, keys = next(iter(experiment.views.items()))
     for method, (colour, _, marker) in zip(experiment.methods, LINES, strict=False):
         points = [
-            (bisimulation_curve(run)[1][-1], look_up(report, keys)["mean"])
+            (report["bisimulation_curve"][-1][1], look_up(report, keys)["mean"])
             for run in runs
-            if run.method == method and (report := saved_report(run.folder)) is not None
+            if run.method == method and (report := report_of(run))["bisimulation_curve"]
         ]
         if points:
             axes.scatter(*zip(*points, strict=True), c=colour, marker=marker, label=method)
@@ -104,15 +94,16 @@ def draw_walks(experiment: Experiment, runs: Sequence[Run], output: Path) -> lis
     from textrl.envs.vizdoom.render import draw_success, save_picture  # only who draws needs Pillow
 
     ways, spots = (output / f"{experiment.task}-{name}.png" for name in ("ways", "spots"))
-    chosen = {run.method: str(run.folder) for run in runs if run.seed == 0}
-    draw_agents(ways, chosen, sample=True)
+    chosen = [run for run in runs if run.seed == 0]
+    if all(map(has_agent, chosen)):
+        draw_agents(ways, {run.method: str(run.folder) for run in chosen}, sample=True)
     maps = []
     for method in experiment.methods:
         found: dict[int, tuple[int, int]] = {}
         for run in runs:
-            report = saved_report(run.folder) if run.method == method else None
-            if not report:
+            if run.method != method:
                 continue
+            report = report_of(run)
             for view in ("base", "hard"):
                 for spot, (n, of) in look_up(report, experiment.views[view])["by_spot"].items():
                     before = found.get(int(spot), (0, 0))

@@ -17,6 +17,7 @@ from textrl.data.batches import Batch
 from textrl.data.language import Language
 from textrl.model.build import new_model
 from textrl.model.network import TextRLModel
+from textrl.model.packing import History
 from textrl.recipes.reproducing.exact import (
     Hidden,
     every_action_metric,
@@ -123,7 +124,7 @@ def read(
     model: TextRLModel, language: Language, hidden: Hidden, batch: Batch
 ) -> tuple[Tensor, NDArray[np.int64]]:
     """The representations of a batch's histories, and the hidden states that they have led to."""
-    phi, _ = model.encode(batch.tokens, None, batch.state_positions)
+    phi = model.encode(History(batch.tokens, None, batch.state_positions, batch.groups))
     actions = batch.actions.shape[1]
     # A state is read at an observation's token, or at the beginning; on padding it is any.
     tokens = batch.tokens.gather(1, batch.state_positions)[:, :actions].numpy()

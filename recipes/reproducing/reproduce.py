@@ -77,10 +77,10 @@ def reproduce(options: argparse.Namespace) -> None:
             continue
         experiment = EXPERIMENTS.get(name)
         if experiment is None:
-            runs = plan_together(options.scale, options.seeds or 1, folder)
+            runs = plan_together(options.scale, options.seeds or 1, folder, output)
         else:
             seeds = options.seeds or experiment.seeds
-            runs = plan(experiment, options.scale, seeds, folder)
+            runs = plan(experiment, options.scale, seeds, folder, output)
         left = [run for run in runs if not is_done(run)]
         print(f"{name}, {options.scale}: {len(runs) - len(left)} of {len(runs)} runs are done")
         if options.plan:
@@ -92,7 +92,7 @@ def reproduce(options: argparse.Namespace) -> None:
                 continue
         elif left:
             train_all(left, options.jobs)
-        write_runs(name, runs, output / "runs")
+        write_runs(runs)
         if experiment is None:
             results = compare_together(options.scale, runs)
             rows = together_rows(results)

@@ -31,6 +31,14 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Play:
+    """How a study's agents are judged: in their task and in its variants."""
+
+    episodes: int = 1000
+    sample: bool = False
+
+
+@dataclass(frozen=True)
 class Study:
     """Returns along an axis."""
 
@@ -45,6 +53,11 @@ class Study:
     """How many there are in the data; 0: the axis says so."""
     size_flag: str = ""
     """The option of the task that the axis sets, where it is not the number of episodes."""
+    data_seed: int | None = None
+    """Whose data all seeds learn from; None: each has its own."""
+    play: Play = Play()
+    best_player: str = "optimal"
+    """The reference that nobody is known to beat."""
     differences: tuple[tuple[str, str], ...] = field(
         default=(("hindsight", "cql"), ("cql+bisim", "cql"), ("exact-metric", "cql"))
     )
@@ -66,6 +79,8 @@ class StudyRun:
     base: Path
     """Where its study works."""
     flags: tuple[str, ...]
+    data_seed: int
+    play: Play = Play()
 
     @property
     def name(self) -> str:
@@ -116,6 +131,17 @@ PARTS = {
     "ilql": f"--algo ilql {WHOLE}",
     "ilql+hindsight": f"--algo ilql --represent hindsight {WHOLE}",
 }
+MAZE = {
+    "preset": "",
+    "returns": "--value return --discount 0.99",
+    "returns-far": "--value return --discount 0.999",
+    "sees-actions": "--no-hide-actions",
+    "one-step-advantages": "--advantage-steps 1",
+    "shifted-frames": "--shift-frames 4",
+    "window-8": "--window 8 --batch-size 64",
+    "window-64": "--window 64 --context 130 --batch-size 8",
+}
+"""The quick preset, and one change to it each; as many decisions in every step."""
 SIZES = (100, 250, 500, 1000, 2500, 5000)
 ONE_STEP = "--return-lambda 0"
 STUDIES = {
@@ -167,6 +193,23 @@ STUDIES = {
             Table("methods", MAIN, {"rnn": RNN}, (10, 20, 40)),
         ),
     ),
+    "maze": Study(
+        name="maze",
+        task="vizdoom",
+        title="What matters in the maze",
+        axis="episodes",
+        flags="--max-steps 5000 --evaluate-every 1250 --evaluate-episodes 8 --bisim-every 100000"
+        " --no-final-evaluation",
+        tables=(
+            Table("methods", MAZE, {"gpt2": GPT2}, (2400,)),
+            Table("methods", some_of(MAZE, ("preset",)), {"gpt2": GPT2}, (600, 1200)),
+        ),
+        data_seed=FIRST_SEED,  # seeds differ by much; which dataset it is need not add to that
+        play=Play(100, sample=True),
+        best_player="navigator",
+        differences=tuple((name, "preset") for name in MAZE if name != "preset"),
+        seeds=3,
+    ),
 }
 
 
@@ -181,6 +224,8 @@ def plan_study(study: Study, seeds: int, folder: Path, methods: Sequence[str]) -
             seed=seed,
             episodes=study.episodes or size,
             base=folder / study.name,
+            data_seed=seed if study.data_seed is None else study.data_seed,
+            play=study.play,
             flags=(
                 *("--task", study.task, "--preset", "quick", "--seed", str(seed)),
                 *study.flags.split(),

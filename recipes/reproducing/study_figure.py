@@ -8,6 +8,7 @@ import numpy as np
 
 from textrl.recipes.reproducing.figures import save
 from textrl.recipes.reproducing.studies import GIVEN, Study
+from textrl.recipes.reproducing.study_results import named
 
 Cells = Mapping[str, Mapping[str, Any]]
 LOOKS = {
@@ -18,7 +19,7 @@ LOOKS = {
     "exact-one-step": ("tab:red", "told the exact one-step metric"),
     "classifier": ("tab:purple", "told the hidden part"),
 }
-"""Colour and name of each method of the first table."""
+"""Colour and name of methods that several studies have; others have any."""
 BASELINE = "cql"
 """Whose best stopping point is shown besides."""
 
@@ -27,39 +28,48 @@ def draw_study(study: Study, results: Mapping[str, Any], output: Path) -> Path:
     """A panel for each backbone. Dashed: what is told the hidden states."""
     from matplotlib.figure import Figure  # an extra: only who draws needs it
 
-    found = results["methods"]
-    backbones = list(dict.fromkeys(name for of in found.values() for name in of))
-    figure = Figure(figsize=(5.6 * len(backbones) + 2.6, 4.4), layout="constrained")
-    panels = np.atleast_1d(figure.subplots(1, len(backbones), sharey=True))
-    for axes, backbone in zip(panels, backbones, strict=True):
+    backbones = list(dict.fromkeys(name for of in results["methods"].values() for name in of))
+    shown_in = [(each, variant) for variant in ("", *results["variants"]) for each in backbones]
+    figure = Figure(figsize=(5.6 * len(shown_in) + 2.6, 4.4), layout="constrained")
+    panels = np.atleast_1d(figure.subplots(1, len(shown_in), sharey=True))
+    for axes, (backbone, variant) in zip(panels, shown_in, strict=True):
+        found = results[named("methods", variant)]
         drawn = {method: of[backbone] for method, of in found.items() if backbone in of}
-        draw_references(axes, results)
+        if not variant:
+            draw_references(axes, results)
         for method, cells in drawn.items():
             draw_line(axes, method, cells)
-        seeds = sorted({cell["seeds"] for cells in drawn.values() for cell in cells.values()})
-        many = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"{seeds[0]}"
-        plural = "s" if seeds[-1] > 1 else ""
-        axes.set(xscale="log", ylim=(0, 1.02), xlabel=study.axis)
-        axes.set_title(f"{backbone}, {many} seed{plural} per point", fontsize=10)
-        sizes = sorted({int(size) for cells in drawn.values() for size in cells})
-        axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
-        axes.minorticks_off()
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("greedy return")
+        finish(axes, named(backbone, variant), drawn)
+        axes.set_xlabel(study.axis)
+    panels[0].set_ylabel("sampled return" if study.play.sample else "greedy return")
     figure.suptitle(study.title, fontsize=12)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=9)
     return save(figure, output / f"{study.name}.png")
 
 
+def finish(axes: Any, title: str, drawn: Mapping[str, Cells]) -> None:
+    """What a panel shows, over how many seeds, and its axes."""
+    every = [cell for cells in drawn.values() for cell in cells.values()]
+    seeds = sorted({cell["seeds"] for cell in every})
+    many = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"{seeds[0]}"
+    axes.set_title(f"{title}, {many} seed{'s' * (seeds[-1] > 1)} per point", fontsize=10)
+    axes.set(xscale="log", ylim=(min(0.0, *(cell["mean"] for cell in every)), 1.02))
+    sizes = sorted({int(size) for cells in drawn.values() for size in cells})
+    axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    axes.minorticks_off()
+    axes.spines[["top", "right"]].set_visible(False)
+
+
 def draw_line(axes: Any, method: str, cells: Cells) -> None:
     """One method's means, the band of their intervals where there are some, and every run."""
     sizes = sorted(cells, key=int)
     x = [int(size) for size in sizes]
-    colour, label = LOOKS[method]
+    colour, label = LOOKS.get(method, (None, method))
     means = [cells[size]["mean"] for size in sizes]
     style = "--" if method in GIVEN else "-"
-    axes.plot(x, means, style, color=colour, marker="o", ms=4, lw=1.8, label=label)
+    (line,) = axes.plot(x, means, style, color=colour, marker="o", ms=4, lw=1.8, label=label)
+    colour = line.get_color()
     for size, at in zip(sizes, x, strict=True):
         runs = list(cells[size]["by_seed"].values())
         axes.plot([at] * len(runs), runs, ".", color=colour, ms=3, alpha=0.5)
@@ -67,7 +77,8 @@ def draw_line(axes: Any, method: str, cells: Cells) -> None:
         best = [cells[size]["best"] for size in sizes]
         axes.plot(x, best, "-", color=colour, lw=0.8, alpha=0.6, label=f"{label}, stopped at best")
     if method not in GIVEN and all(cells[size]["seeds"] > 1 for size in sizes):
-        band = [[np.clip(cells[size][end], 0, 1) for size in sizes] for end in ("low", "high")]
+        least = min(0.0, *means)
+        band = [[np.clip(cells[size][end], least, 1) for size in sizes] for end in ("low", "high")]
         axes.fill_between(x, *band, color=colour, alpha=0.15, linewidth=0)
 
 

@@ -23,20 +23,29 @@ def compare_study(study: Study, found: Results, planned: int) -> dict[str, Any]:
     (_, task), optimum = Members.of_run(parse_config(first.flags, "", "")).one(), None
     references = task.references(first.seed)
     if not study.size_flag:  # else each size is a game of its own
-        optimum = references["optimal"].mean
+        optimum = references[study.best_player].mean
+    variants = sorted({name for result in found.values() for name in result.get("variants", {})})
     return {
         "task": study.task,
         "axis": study.axis,
         "optimum": optimum,
         "runs": {"done": len(found), "planned": planned},
-        **{table.name: cells_of(found, table.name) for table in study.tables},
-        "differences": {
-            f"{ours} - {theirs}": differences(found, "methods", ours, theirs)
-            for ours, theirs in study.differences
+        "variants": variants,
+        **{
+            named(of, variant): cells_of(found, of, variant)
+            for of in dict.fromkeys(table.name for table in study.tables)
+            for variant in ("", *variants)
+        },
+        **{
+            named("differences", variant): {
+                f"{ours} - {theirs}": differences(found, ours, theirs, variant)
+                for ours, theirs in study.differences
+            }
+            for variant in ("", *variants)
         },
         # Against who is stopped when it is best, which favours the other.
         "differences_to_best": {
-            f"{ours} - {theirs}": differences(found, "methods", ours, theirs, "best_by_seed")
+            f"{ours} - {theirs}": differences(found, ours, theirs, of_theirs="best_by_seed")
             for ours, theirs in study.differences
         },
         "references": reference_cells(study, found),
@@ -52,6 +61,11 @@ def compare_study(study: Study, found: Results, planned: int) -> dict[str, Any]:
     }
 
 
+def named(table: str, variant: str) -> str:
+    """What results call a table of the task, or of one of its variants."""
+    return f"{table}, {variant}" if variant else table
+
+
 def grouped(found: Results, key: Any, figure: str) -> dict[Any, list[float]]:
     """A figure of all runs, by what the key says of them."""
     groups: dict[Any, list[float]] = {}
@@ -60,8 +74,8 @@ def grouped(found: Results, key: Any, figure: str) -> dict[Any, list[float]]:
     return groups
 
 
-def cells_of(found: Results, table: str) -> dict[str, dict[str, dict[str, Any]]]:
-    """Method -> backbone -> size -> its mean over seeds."""
+def cells_of(found: Results, table: str, variant: str = "") -> dict[str, dict[str, dict[str, Any]]]:
+    """Method -> backbone -> size -> its mean over seeds, in the task or in a variant of it."""
     cells: dict[str, dict[str, dict[str, Any]]] = {}
     for run in found:
         if run.table == table:
@@ -71,24 +85,23 @@ def cells_of(found: Results, table: str) -> dict[str, dict[str, dict[str, Any]]]
                 if (each.table, each.backbone, each.method, each.size)
                 == (table, run.backbone, run.method, run.size)
             }
-            by_seed = {seed: result["mean"] for seed, result in same.items()}
-            # Of who would know when to stop: values that learn from few episodes get worse again.
-            best = {seed: max(result["curve"].values()) for seed, result in same.items()}
-            cell = {
-                **over_seeds(list(by_seed.values())),
-                "best": statistics.fmean(best.values()),
-                "by_seed": by_seed,
-                "best_by_seed": best,
-            }
+            played = {s: r["variants"][variant] if variant else r for s, r in same.items()}
+            by_seed = {seed: result["mean"] for seed, result in played.items()}
+            cell = {**over_seeds(list(by_seed.values())), "by_seed": by_seed}
+            if not variant:
+                # Of who would know when to stop: values that learn from few episodes get worse
+                # again.
+                best = {seed: max(result["curve"].values()) for seed, result in same.items()}
+                cell |= {"best": statistics.fmean(best.values()), "best_by_seed": best}
             cells.setdefault(run.method, {}).setdefault(run.backbone, {})[str(run.size)] = cell
     return cells
 
 
 def differences(
-    found: Results, table: str, ours: str, theirs: str, of_theirs: str = "by_seed"
+    found: Results, ours: str, theirs: str, variant: str = "", of_theirs: str = "by_seed"
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """Backbone -> size -> how much better a method is, over the seeds that both have."""
-    cells = cells_of(found, table)
+    cells = cells_of(found, "methods", variant)
     result: dict[str, dict[str, dict[str, Any]]] = {}
     for backbone, sizes in cells.get(ours, {}).items():
         for size, cell in sizes.items():
@@ -119,7 +132,7 @@ def reference_cells(study: Study, found: Results) -> dict[str, dict[str, Any]]:
     for size in sorted({run.size for run in found}):
         run = next(run for run in found if run.size == size)
         _, task = Members.of_run(parse_config(run.flags, "", "")).one()
-        if study.size_flag:
+        if not isinstance(task, GridworldTask):
             for name, each in task.references(run.seed).items():
                 cells.setdefault(name, {})[str(size)] = {"mean": each.mean}
         if isinstance(task, GridworldTask):
@@ -134,10 +147,12 @@ def study_rows(study: Study, results: Mapping[str, Any]) -> list[list[str]]:
     """Header and rows: mean (seeds) of each cell, a line for each method and backbone."""
     sizes = sorted({size for table in study.tables for size in table.sizes})
     rows = [["method", "backbone", *map(str, sizes)]]
-    for table in dict.fromkeys(table.name for table in study.tables):
+    tables = dict.fromkeys(table.name for table in study.tables)
+    for table in [named(of, variant) for variant in ("", *results["variants"]) for of in tables]:
         for method, backbones in results[table].items():
             for backbone, cells in backbones.items():
-                name = method if table == "methods" else f"{method} ({table.replace('_', ' ')})"
+                how = table.removeprefix("methods").replace("_", " ").strip(", ")
+                name = f"{method} ({how})" if how else method
                 rows.append([name, backbone, *[shown(cells.get(str(size))) for size in sizes]])
     for name, cells in results["references"].items():
         rows.append([name, "", *[shown(cells.get(str(size))) for size in sizes]])

@@ -24,16 +24,15 @@ from textrl.envs.gridworld.behaviour import CHUNK_EPISODES, chunk_sizes, walk_ch
 from textrl.envs.gridworld.task import GridworldTask
 from textrl.errors import UserError
 from textrl.evaluation.play import evaluate
+from textrl.model.network import TextRLModel
 from textrl.recipes.reproducing.given import give_summary
-from textrl.recipes.reproducing.studies import SUMMARY_STEPS, StudyRun
+from textrl.recipes.reproducing.studies import SUMMARY_STEPS, Play, StudyRun
 from textrl.recipes.reproducing.study_record import add
 from textrl.sharing.checkpoint import load_agent
 from textrl.tasks.members import Members
+from textrl.tasks.task import Task
 from textrl.training.metrics import METRICS_FILE
 from textrl.training.run import train
-
-EPISODES = 1000
-"""Of greedy play at a run's end."""
 
 
 def train_runs(runs: Sequence[StudyRun], jobs: int, record: Path) -> None:
@@ -67,7 +66,7 @@ def train_one(run: StudyRun, record: Path) -> None:
 
 
 def judge_trained(run: StudyRun) -> dict[str, Any]:
-    """Train a run; gives its greedy return, and that on the way."""
+    """Train a run; gives its return, and the greedy one on the way."""
     data = data_of(run)
     flags = [*run.flags, "--data", str(data), "--threads", "1"]
     if run.summary:
@@ -83,25 +82,32 @@ def judge_trained(run: StudyRun) -> dict[str, Any]:
     trained = time.perf_counter() - began
     lines = [json.loads(line) for line in (output / METRICS_FILE).read_text().splitlines()]
     model, task = load_agent(str(output))
-    result = evaluate(task, model, Decoding.of(model, sample=False), EPISODES, run.seed)
+    variants = {
+        name: played(each, model, run.play, run.seed) for name, each in task.variants().items()
+    }
     return {
-        "mean": result.estimate.mean,
-        "stderr": result.estimate.stderr,
-        "episodes": EPISODES,
+        **played(task, model, run.play, run.seed),
+        "episodes": run.play.episodes,
         "curve": {str(line["step"]): line["greedy"] for line in lines if "greedy" in line},
         "seconds_of_training": round(trained, 1),
-        **result.metrics,
+        **({"variants": variants} if variants else {}),
     }
 
 
+def played(task: Task, model: TextRLModel, play: Play, seed: int) -> dict[str, Any]:
+    """How an agent plays."""
+    result = evaluate(task, model, Decoding.of(model, play.sample), play.episodes, seed)
+    return {"mean": result.estimate.mean, "stderr": result.estimate.stderr, **result.metrics}
+
+
 def data_of(run: StudyRun) -> Path:
-    """The data of a run, made first if need be: every seed has its own, nested in their number."""
+    """The data of a run, made first if need be: fewer episodes are the first of more."""
     config = parse_config(run.flags, "", "")
-    folder = run.base / "data" / f"{run.episodes}-{run.size}-seed{run.seed}"
+    folder = run.base / "data" / f"{run.episodes}-{run.size}-seed{run.data_seed}"
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_name(f"{folder.name}.lock")):
         if not folder.exists():
-            make_data(config, run.episodes, run.seed, folder)
+            make_data(config, run.episodes, run.data_seed, folder)
     return folder
 
 

@@ -62,6 +62,38 @@ def test_greedy_with_a_cache_is_greedy_without(
             history.extend(tokens)
 
 
+@pytest.mark.parametrize("candidates", [1, 3])
+def test_episodes_that_go_alike_act_as_each_does_alone(
+    wordle: WordleTask, make_model: MakeModel, candidates: int
+) -> None:
+    model, language = make_model(wordle.language), wordle.language
+    rng = np.random.default_rng(3)
+    decoding = Decoding(20.0, sample=False, candidates=candidates)
+    together = Policy(model, language, decoding, seed=0)
+    alone = {number: Policy(model, language, decoding, seed=0) for number in range(6)}
+    together.begin(wordle.prompt(6))
+    for policy in alone.values():
+        policy.begin(wordle.prompt(1))
+    answers = rng.integers(2, 80, size=(3, 5))
+    # Who hears which answer, turn by turn, and who goes on.
+    for heard, going_on in (
+        ([0, 0, 0, 1, 1, 2], [0, 1, 3, 4, 5]),
+        ([0, 1, 0, 0, 2], [0, 1, 2, 3, 4]),
+        ([1, 1, 2, 2, 0], [2, 3]),
+        ([0, 0], [0, 1]),
+    ):
+        acted = together.act()
+        expected = np.concatenate([policy.act() for policy in alone.values()])
+        np.testing.assert_array_equal(acted, expected)
+        seen = answers[heard]
+        together.observe(seen)
+        for policy, each in zip(alone.values(), seen, strict=True):
+            policy.observe(each[None])
+        together.keep(np.array(going_on))
+        numbers = list(alone)
+        alone = {numbers[place]: alone[numbers[place]] for place in going_on}
+
+
 def test_begin_forgets(language: Language, make_model: MakeModel) -> None:
     policy = Policy(make_model(language), language, Decoding(1.0, sample=False), seed=0)
     prompt = np.array([[1, 2, 3], [1, 4, 4]])

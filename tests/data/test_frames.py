@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tests.frame_task import SIDE, FrameTask
 from textrl.bisimulation.pairs import Pairs
-from textrl.data.frames import Frames, decode_frames, encode_frame
+from textrl.data.frames import Frames, decode_frames, encode_frame, moved
 from textrl.errors import UserError
 from textrl.losses.outputs import TextRLOutput
 from textrl.model.network import TextRLModel
@@ -47,6 +47,14 @@ def test_a_frame_is_an_image_that_others_open() -> None:
     assert encode_frame(random_pixels(9, 9)[2:8, 3:8]) == encode_frame(
         random_pixels(9, 9)[2:8, 3:8].copy()
     )
+
+
+def test_moved_frames_by_hand() -> None:
+    frames = np.array([[[1, 2, 3], [4, 5, 6]], [[7, 8, 9], [0, 0, 0]]], dtype=np.uint8)
+    assert moved(frames, 0, 1).tolist() == [[[1, 1, 2], [4, 4, 5]], [[7, 7, 8], [0, 0, 0]]]
+    assert moved(frames, -1, -2)[0].tolist() == [[6, 6, 6], [6, 6, 6]]
+    assert moved(frames, 1, 0)[0].tolist() == [[1, 2, 3], [1, 2, 3]]
+    assert moved(frames, 0, 0) is frames
 
 
 @pytest.mark.parametrize("encode", [encode_frame, png])
@@ -304,9 +312,10 @@ def test_the_slow_copy_of_the_encoder_follows(model: TextRLModel) -> None:
 
 
 def test_the_slow_encoder_sees_with_its_own_copy(model: TextRLModel) -> None:
-    nobody = torch.zeros(0, dtype=torch.int64)
-    legal = torch.zeros(0, 2, dtype=torch.bool)
-    pairs = Pairs(nobody, nobody, nobody, legal, nobody, torch.zeros(0))
+    episode, state = torch.ones_like(TOKENS).nonzero(as_tuple=True)
+    partner, legal = torch.arange(len(state)).roll(1), torch.ones(len(state), 2, dtype=torch.bool)
+    nothing = torch.zeros_like(state)
+    pairs = Pairs(episode, state, partner, legal, nothing, torch.zeros(len(state)))
     model.update_targets(1.0)
     output = at_every_token(model, frames_at_places(), pairs)
     torch.testing.assert_close(output.target_representation, output.representation)

@@ -11,6 +11,7 @@ import pytest
 import torch
 from datasets import Dataset, concatenate_datasets
 from numpy.typing import NDArray
+from torch import Tensor
 
 from tests.frame_task import SIDE, FrameTask, view
 from tests.slow_batches import same, slow_collate
@@ -279,12 +280,13 @@ def test_the_parts_of_a_step_are_the_whole(
     rows = make_rows(walks((1, 4, 9, 2, 6)))
     model = make_model(corridor.language, frame_shape=(SIDE, SIDE), patches=4)
     shape = corridor.frame_shape
-    whole = windows_of(rows, corridor.language, frame_shape=shape)
+    whole = windows_of(rows, corridor.language, frame_shape=shape, shift=2)
     shares = [
         windows_of(
             rows,
             corridor.language,
             frame_shape=shape,
+            shift=2,
             process=process,
             processes=processes,
             accumulation=accumulation,
@@ -302,6 +304,56 @@ def test_the_parts_of_a_step_are_the_whole(
             assert {getattr(part, name) for part in parts} == {getattr(one, name)}
         total = sum(loss_of(model, part) for part in parts)
         assert total == pytest.approx(loss_of(model, one), rel=1e-5)
+
+
+def moves_of(plain: Tensor, shifted: Tensor, reach: int) -> list[tuple[int, int]]:
+    """The moves (down, right) that make the one the other, edges aside."""
+    found = []
+    for down in range(-reach, reach + 1):
+        for right in range(-reach, reach + 1):
+            there = torch.roll(plain, (down, right), dims=(1, 2))
+            middle = (slice(None), slice(reach, -reach), slice(reach, -reach))
+            if torch.equal(there[middle], shifted[middle]):
+                found.append((down, right))
+    return found
+
+
+def test_shifted_frames_move_together_and_nothing_else_does(make_rows: MakeRows) -> None:
+    """Every frame of a window by the same pixels, another window by others."""
+    task, size, most = FrameTask(), 12, 2
+    rng = np.random.default_rng(1)
+    noise = [
+        tuple(rng.integers(256, size=(size, size), dtype=np.uint8) for _ in range(6)) for _ in "ab"
+    ]
+    rows = make_rows(
+        [
+            replace(walk, frames=tuple(map(encode_frame, frames)))
+            for walk, frames in zip(walks((5, 5)), noise, strict=True)
+        ]
+    )
+    usual = {"frame_shape": (size, size), "patches": 1}
+    plain = windows_of(rows, task.language, **usual)
+    shifted = windows_of(rows, task.language, shift=most, **usual)
+    seen = set()
+    for step in range(20):
+        (before,), (after,) = plain.step(step), shifted.step(step)
+        assert before.frames is not None and after.frames is not None
+        for row in range(8):
+            mine = before.frames.episode == row
+            (move,) = moves_of(before.frames.pixels[mine], after.frames.pixels[mine], most + 1)
+            seen.add(move)
+        assert same(before, replace(after, frames=before.frames))
+        assert same(after, shifted.step(step)[0])
+    assert seen == {(down, right) for down in range(-2, 3) for right in range(-2, 3)}
+
+
+def test_a_shift_leaves_something_of_a_frame(make_rows: MakeRows) -> None:
+    task = FrameTask()
+    rows = make_rows(walks((5,)))
+    shape = {"frame_shape": task.frame_shape}
+    windows_of(rows, task.language, shift=SIDE - 1, **shape).step(0)
+    with pytest.raises(UserError, match=f"--shift-frames {SIDE} would leave nothing"):
+        windows_of(rows, task.language, shift=SIDE, **shape)
 
 
 def test_only_kept_rows_are_read(seeing: Language, make_rows: MakeRows) -> None:
@@ -455,7 +507,7 @@ def test_a_run_reads_windows_if_it_asks_for_them(
     blind.observation_classes = 7
     batches, episodes = blind.batches(member, run, rows=rows)
     (batch,) = batches.step(0)
-    assert same(batch, EpisodeBatches(rows, language, batch_size=8, seed=2).step(0)[0])
+    assert same(batch, EpisodeBatches(rows, language, batch_size=8, seed=2, packs=True).step(0)[0])
     assert episodes == 10
 
 

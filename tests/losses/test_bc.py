@@ -79,7 +79,7 @@ def test_order_and_micro_batches_do_not_matter(random_case: Any) -> None:
         torch.testing.assert_close(part.gradients(total)["policy"], gradient[episodes])
 
 
-@pytest.mark.parametrize("value", [1e4, -1e4, math.inf, math.nan])
+@pytest.mark.parametrize("value", [1e4, -1e4, 1e30])
 def test_illegal_tokens_do_not_matter(random_case: Any, value: float) -> None:
     case = random_case(4)
     changed = case.outputs.policy.masked_fill(~case.batch.legal, value)

@@ -272,7 +272,7 @@ def test_the_conservative_term_by_gradcheck(random_case: Any) -> None:
     q = case.outputs.q[:, :, :5].clone().requires_grad_()
 
     def loss(q: torch.Tensor) -> torch.Tensor:
-        return conservative_loss(q, batch.legal[:, :5], of_actions(q, batch.actions), counts, 11)
+        return conservative_loss(q, batch.legal[:, :5], batch.actions, counts, 11)
 
     assert torch.autograd.gradcheck(loss, (q,))
     # It pushes the token taken up and the others down, in balance.

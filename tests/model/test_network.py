@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModel, DynamicCache
+from transformers import AutoConfig, AutoModel
 
 from textrl.data.language import Language
 from textrl.losses.outputs import TextRLOutput
+from textrl.model.gpt2_cache import GPT2Cache
 from textrl.model.network import TextRLConfig, TextRLModel
 
 MakeModel = Callable[..., TextRLModel]
@@ -179,7 +180,7 @@ def test_what_comes_before_matters(language: Language, make_model: MakeModel) ->
 
 def test_reading_step_by_step_is_reading_at_once(language: Language, make_model: MakeModel) -> None:
     model, tokens = make_model(language), random_tokens(3, 10)
-    full, cache = at_every_token(model, tokens), DynamicCache()
+    full, cache = at_every_token(model, tokens), GPT2Cache()
     with torch.no_grad():
         for start, end in ((0, 1), (1, 2), (2, 6), (6, 7), (7, 10)):
             output = model(tokens[:, start:end], past_key_values=cache)

@@ -39,7 +39,7 @@ def finished(run: Run, mean: float, stderr: float = 0.1) -> None:
 
 
 def test_the_plan_has_one_agent_of_all_tasks_and_two_of_each(tmp_path: Path) -> None:
-    runs = plan_together("quick", 2, tmp_path)
+    runs = plan_together("quick", 2, tmp_path, tmp_path)
     assert len(runs) == len({run.folder for run in runs}) == 2 * (1 + 2 * len(TASKS))
     parsed = [parse_config(run.flags, "", "") for run in runs]
     algos = [{name: each.algo for name, each in config.members.items()} for config in parsed[:7]]
@@ -53,7 +53,7 @@ def test_the_plan_has_one_agent_of_all_tasks_and_two_of_each(tmp_path: Path) -> 
 
 
 def test_the_share_of_the_gain_by_hand(tmp_path: Path) -> None:
-    runs = plan_together("quick", 1, tmp_path)
+    runs = plan_together("quick", 1, tmp_path, tmp_path)
     for run in runs:
         finished(run, SCORES[run.method])
     results = compare_together("quick", runs)
@@ -76,7 +76,7 @@ def test_the_share_of_the_gain_by_hand(tmp_path: Path) -> None:
 
 
 def test_errors_of_several_seeds_shrink(tmp_path: Path) -> None:
-    runs = plan_together("quick", 4, tmp_path)
+    runs = plan_together("quick", 4, tmp_path, tmp_path)
     for run in runs:
         finished(run, SCORES[run.method])
     cell = compare_together("quick", runs)["tasks"]["vizdoom"]["greedy"]["bc"]
@@ -84,22 +84,22 @@ def test_errors_of_several_seeds_shrink(tmp_path: Path) -> None:
 
 
 def test_a_seed_counts_when_all_of_its_runs_are_done(tmp_path: Path) -> None:
-    runs = plan_together("quick", 2, tmp_path)
+    runs = plan_together("quick", 2, tmp_path, tmp_path)
     left = [runs[-1]]
     assert comparable(runs, left, COMBINED) == [run for run in runs if run.seed == 0]
 
 
 def test_files_of_runs_are_told_apart_from_other_experiments(tmp_path: Path) -> None:
-    runs = plan_together("quick", 1, tmp_path / "runs")[:2]
+    runs = plan_together("quick", 1, tmp_path / "runs", tmp_path / "results")[:2]
     for run in runs:
         finished(run, 1.0)
-    write_runs(COMBINED, runs, tmp_path / "results")
-    names = {file.name for file in (tmp_path / "results").iterdir()}
+    write_runs(runs)
+    names = {file.name for file in (tmp_path / "results" / "runs").iterdir()}
     assert names == {"combined-together-seed0.json", "combined-wordle-alone-seed0.json"}
 
 
 def test_an_agent_of_other_settings_is_no_run_of_the_plan(tmp_path: Path) -> None:
-    (run, *_) = plan_together("quick", 1, tmp_path)
+    (run, *_) = plan_together("quick", 1, tmp_path, tmp_path)
     flags = (*run.flags, "--wordle.expectile", "0.7")
     run.folder.mkdir(parents=True)
     begun = parse_config(flags, "", "")

@@ -1,6 +1,7 @@
 """The paper's experiments: planned, trained once, compared over seeds; figures of visits."""
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,7 +15,7 @@ from textrl.errors import UserError
 from textrl.recipes.reproducing import figures, visits
 from textrl.recipes.reproducing.experiments import EXPERIMENTS, Experiment, Run, plan
 from textrl.recipes.reproducing.reproduce import compare
-from textrl.recipes.reproducing.runs import is_done, train_all, write_runs
+from textrl.recipes.reproducing.runs import has_agent, is_done, train_all, write_runs
 from textrl.recipes.reproducing.summary import REMARKS, section, table_rows
 from textrl.sharing.checkpoint import weights_digest
 from textrl.sharing.publish import saved_report
@@ -48,7 +49,7 @@ def finished(run: Run, mean: float) -> None:
 
 def test_every_method_runs_on_every_cell_with_every_seed(tmp_path: Path) -> None:
     experiment = EXPERIMENTS["gridworld"]
-    runs = plan(experiment, "quick", 5, tmp_path)
+    runs = plan(experiment, "quick", 5, tmp_path, tmp_path)
     assert len(runs) == len({run.folder for run in runs}) == 2 * 3 * 5
     assert [run.seed for run in runs] == sorted(run.seed for run in runs)
     both = next(
@@ -66,7 +67,7 @@ def test_every_method_runs_on_every_cell_with_every_seed(tmp_path: Path) -> None
 
 
 def test_the_comparison_by_hand(tmp_path: Path) -> None:
-    runs = plan(TINY, "quick", 3, tmp_path)
+    runs = plan(TINY, "quick", 3, tmp_path, tmp_path)
     scores = {"cql": [0.2, 0.4, 0.6], "cql+bisim": [0.5, 0.6, 1.0]}
     for run in runs:
         finished(run, scores[run.method][run.seed])
@@ -100,7 +101,7 @@ def test_the_comparison_by_hand(tmp_path: Path) -> None:
 
 
 def test_the_page_says_how_long_it_took_and_why_it_came_out_so(tmp_path: Path) -> None:
-    runs = plan(TINY, "quick", 2, tmp_path)
+    runs = plan(TINY, "quick", 2, tmp_path, tmp_path)
     for run in runs:
         finished(run, mean=0.1 * run.seed)
     results = compare(TINY, "quick", runs)
@@ -115,11 +116,11 @@ def test_the_page_says_how_long_it_took_and_why_it_came_out_so(tmp_path: Path) -
 
 
 def test_every_run_leaves_a_file_that_says_how_it_was_made(tmp_path: Path) -> None:
-    runs = plan(TINY, "quick", 1, tmp_path / "runs")
+    runs = plan(TINY, "quick", 1, tmp_path / "runs", tmp_path / "results")
     for run in runs:
         finished(run, mean=0.25)
-    write_runs("gridworld", runs, tmp_path / "results")
-    files = sorted((tmp_path / "results").iterdir())
+    write_runs(runs)
+    files = sorted((tmp_path / "results" / "runs").iterdir())
     names = ["gridworld-gpt2-cql+bisim-seed0.json", "gridworld-gpt2-cql-seed0.json"]
     assert [file.name for file in files] == names
     content = json.loads(files[0].read_text())
@@ -127,17 +128,39 @@ def test_every_run_leaves_a_file_that_says_how_it_was_made(tmp_path: Path) -> No
     assert content["flags"].endswith("--algo cql --bisim 0.05")
 
 
+def test_what_was_written_down_counts_where_the_agents_are_gone(tmp_path: Path) -> None:
+    runs = plan(TINY, "quick", 2, tmp_path / "runs", tmp_path / "results")
+    for run in runs:
+        finished(run, mean=0.1 * (1 + run.seed))
+        (run.folder / "metrics.jsonl").write_text(
+            '{"step": 20, "bisimulation": 3.0, "seconds": 90.0}\n'
+        )
+    write_runs(runs)
+    before = compare(TINY, "quick", runs)
+    shutil.rmtree(tmp_path / "runs")
+    assert all(map(is_done, runs)) and not any(map(has_agent, runs))
+    assert compare(TINY, "quick", runs) == before
+    assert figures.draw_hypothesis(TINY, runs, tmp_path).is_file()
+    assert figures.draw_visits(TINY, runs, tmp_path) == []  # which need the agents
+    # A preset that has changed since makes other agents.
+    longer = replace(TINY, settings={"gpt2": f"{FAST} --discount 0.5"})
+    assert not any(map(is_done, plan(longer, "quick", 2, tmp_path / "runs", tmp_path / "results")))
+    # How often it saves changes nothing.
+    saved = replace(TINY, settings={"gpt2": f"{FAST} --save-every 7"})
+    assert all(map(is_done, plan(saved, "quick", 2, tmp_path / "runs", tmp_path / "results")))
+
+
 def test_each_experiment_has_its_own_points_of_the_hypothesis(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last mean of five measured losses against the score; no other experiment's points."""
-    runs = plan(TINY, "quick", 2, tmp_path)
+    runs = plan(TINY, "quick", 2, tmp_path, tmp_path)
     for run in runs:
         finished(run, mean=0.1 * (1 + run.seed))
         losses = [9.0] * 5 + [1.0 + run.seed] * 4 + [6.0 + run.seed]
         steps = range(20, 201, 20)
         pairs = zip(steps, losses, strict=True)
-        lines = [{"step": step, "bisimulation": loss} for step, loss in pairs]
+        lines = [{"step": step, "bisimulation": loss, "seconds": 1.0} for step, loss in pairs]
         (run.folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
     drawn = []
     monkeypatch.setattr(figures, "save", lambda figure, path: drawn.append(figure) or path)
@@ -148,7 +171,7 @@ def test_each_experiment_has_its_own_points_of_the_hypothesis(
 
 
 def test_runs_are_trained_once_and_the_visits_drawn(tmp_path: Path) -> None:
-    runs = plan(TINY, "quick", 1, tmp_path / "runs")
+    runs = plan(TINY, "quick", 1, tmp_path / "runs", tmp_path / "results")
     train_all(runs, jobs=2)
     reports = [saved_report(run.folder) for run in runs]
     assert all(report and report["episodes"] == 1000 for report in reports)
@@ -180,11 +203,11 @@ def test_visits_are_drawn_of_gridworld_agents_only(small_run: Path, tmp_path: Pa
 
 
 def test_a_run_of_other_settings_is_no_run_of_the_plan(tmp_path: Path) -> None:
-    (run, *_) = plan(TINY, "quick", 1, tmp_path)
+    (run, *_) = plan(TINY, "quick", 1, tmp_path, tmp_path)
     assert not is_done(run)
     train_all([run], jobs=1)
     assert is_done(run)
     longer = replace(TINY, settings={"gpt2": FAST.replace("--max-steps 3", "--max-steps 4")})
-    (other, *_) = plan(longer, "quick", 1, tmp_path)
+    (other, *_) = plan(longer, "quick", 1, tmp_path, tmp_path)
     with pytest.raises(UserError, match=r"was trained with --max-steps 3, not 4: remove it"):
         is_done(other)

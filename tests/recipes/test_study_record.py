@@ -10,8 +10,7 @@ import pytest
 
 from textrl.errors import UserError
 from textrl.recipes.reproducing import reproduce as recipe
-from textrl.recipes.reproducing import study_runs
-from textrl.recipes.reproducing.studies import STUDIES, Study, StudyRun, Table, plan_study
+from textrl.recipes.reproducing.studies import STUDIES, Play, Study, StudyRun, Table, plan_study
 from textrl.recipes.reproducing.study_record import add, finished, read, record_of
 from textrl.recipes.reproducing.study_runs import train_one
 
@@ -26,6 +25,7 @@ TINY = Study(
     episodes=20,
     tables=(Table("methods", {"cql": "", "exact-metric": ""}, {"gpt2": ""}, (3,)),),
     differences=(("exact-metric", "cql"),),
+    play=Play(10),
     seeds=1,
 )
 RESULT = {"mean": 0.123456, "curve": {"2": 0.5}, "seconds": 1.0}
@@ -101,7 +101,6 @@ def test_a_study_goes_on_from_the_record_alone(
             trained.append(run.method)
 
     monkeypatch.setattr(recipe, "train_runs", train_here)
-    monkeypatch.setattr(study_runs, "EPISODES", 10)
     here, there = tmp_path / "here", tmp_path / "there"
     recipe.reproduce(options_for(here, methods="cql"))
     assert "0 of 1 runs are done" in capsys.readouterr().out and trained == ["cql"]

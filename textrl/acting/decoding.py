@@ -33,6 +33,9 @@ class Decoding:
     """Which heads count, policy or q; none named = those that are there."""
     temperature: float = 1.0
     """What scores are divided by before one is drawn."""
+    unstick: int = 0
+    """Where the best would be chosen, token by token: a sample instead, where what is seen was seen
+    within so many actions before (see Views); 0: never."""
 
     @classmethod
     def of(
@@ -51,6 +54,7 @@ class Decoding:
             config.plausible,
             config.acts_by,
             config.temperature,
+            config.unstick,
         )
 
     @property
@@ -76,7 +80,7 @@ class Choice:
 
     output: TextRLOutput
     legal: Tensor
-    scores: Tensor  # token by token, as action_scores has them
+    scores: Tensor | None  # token by token, as action_scores has them; None: nobody needs them
     token: Tensor
     parent: Tensor
 
@@ -85,28 +89,38 @@ class Spelling:
     """One action for each episode, spelled by as many candidates as there are."""
 
     def __init__(
-        self, decoding: Decoding, candidates: int, episodes: int, random: torch.Generator
+        self,
+        decoding: Decoding,
+        candidates: int,
+        episodes: int,
+        random: torch.Generator,
+        is_stuck: Tensor | None = None,
     ) -> None:
+        """is_stuck: (episodes,), those whose action is drawn in any case; with one candidate."""
         self._decoding, self._candidates = decoding, candidates
-        self._episodes, self._random = episodes, random
+        self._episodes, self._random, self._is_stuck = episodes, random, is_stuck
         self._log_odds: Tensor | None = None  # of each candidate so far, by the policy
         self._q: Tensor | None = None  # of its last token
         self.choices: list[Choice] = []
 
     def extend(self, output: TextRLOutput, legal: Tensor) -> Choice:
         """Choose the next token of every candidate; output, legal: of the rows so far."""
-        decoding = self._decoding
-        scores = action_scores(output, legal[:, None], decoding.beta, decoding.acts_by)[:, 0]
-        scores = scores / decoding.temperature
-        if self._candidates == 1:
-            token, parent = self._one(scores)
-        else:
+        decoding, scores = self._decoding, None
+        if self._candidates == 1 or self._episodes == 1:  # one may be told of
+            scores = action_scores(output, legal[:, None], decoding.beta, decoding.acts_by)[:, 0]
+            scores = scores / decoding.temperature
+        if self._candidates > 1:
             token, parent = self._several(output, legal)
+        else:
+            assert scores is not None
+            token, parent = self._one(scores)
         self.choices.append(Choice(output, legal, scores, token, parent))
         return self.choices[-1]
 
     def _one(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         token = self._draw(scores) if self._decoding.sample else scores.argmax(dim=-1)
+        if self._is_stuck is not None:
+            token = torch.where(self._is_stuck, self._draw(scores), token)
         return token, torch.arange(len(scores), device=scores.device)
 
     def _several(self, output: TextRLOutput, legal: Tensor) -> tuple[Tensor, Tensor]:

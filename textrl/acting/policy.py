@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from textrl.acting.decoding import Choice, Decoding, Spelling
+from textrl.acting.stuck import Views
 from textrl.data.frames import Pixels
 from textrl.data.language import ActionGrammar, Language
 from textrl.losses.ops import legal_only
@@ -38,6 +39,7 @@ class Thought:
 
 def thought_of(choice: Choice, row: int, chosen: int, top: int) -> Thought:
     """The thought of one row before a token; the token chosen is always among `tokens`."""
+    assert choice.scores is not None
     output, legal, scores = choice.output, choice.legal[row], choice.scores[row]
     order = scores.argsort(descending=True, stable=True).tolist()
     tokens = order[: min(top, int(legal.sum()))]
@@ -79,12 +81,16 @@ class Grammar:
 
     legal: Tensor
     next_state: Tensor
+    can_end: Tensor
+    """(states,): whether a legal token completes an action there."""
 
     @classmethod
     def of(cls, grammar: ActionGrammar, device: torch.device) -> "Grammar":
         """On the model's device."""
         next_state = torch.from_numpy(grammar.next_state.astype(np.int64))
-        return cls(torch.from_numpy(grammar.legal).to(device), next_state.to(device))
+        legal = torch.from_numpy(grammar.legal)
+        can_end = (legal & (next_state == 0)).any(dim=1)
+        return cls(legal.to(device), next_state.to(device), can_end.to(device))
 
 
 class Policy:
@@ -93,6 +99,9 @@ class Policy:
     A model with a window sees no more of the history than that: whenever the window is full, it is
     read anew from its middle on, so that an action costs the same however long the episode is.
     Frames are encoded once, when they are seen.
+
+    Where the best action is chosen, episodes that have gone alike so far are one row to the model:
+    all of them at first.
     """
 
     def __init__(
@@ -100,9 +109,14 @@ class Policy:
     ) -> None:
         self._model, self._language, self._decoding = model, language, decoding
         self._candidates = decoding.candidates_of(model)
+        can_stick = decoding.unstick and not decoding.sample and self._candidates == 1
+        self._views = Views(decoding.unstick) if can_stick else None
         self._grammar = Grammar.of(language.grammar, model.device)
         self._random = torch.Generator(device=model.device).manual_seed(seed)
         self._cache: Any
+        self._shares_rows = not (decoding.sample or model.config.window or can_stick)
+        self._row: NDArray[np.int64]  # of each episode, among those that the model reads
+        self._moves: Tensor | None = None  # which rows of the cache come next, if not the same
         self._unread: list[Turn]  # what the model has not read yet; the last has no action yet
         self._recent: deque[Turn] = deque(maxlen=model.config.window // 2)
         self._turns_read = 0
@@ -115,8 +129,13 @@ class Policy:
         """
         self._cache = self._model.new_cache()
         self._recent.clear()
-        self._turns_read = 0
+        self._turns_read, self._moves = 0, None
+        self._row = np.arange(len(prompt))
+        if self._shares_rows and frames is None:
+            prompt, self._row = alike(prompt)
         self._unread = [self._turn(prompt, frames)]
+        if self._views is not None:
+            self._views.begin(prompt, frames)
 
     @torch.inference_mode()
     def act(self, grammar: ActionGrammar | None = None) -> NDArray[np.int64]:
@@ -128,19 +147,32 @@ class Policy:
         if self._turns_read == self._model.config.window > 0:
             self._cache, self._turns_read = self._model.new_cache(), len(self._recent)
             self._unread = [*self._recent, self._unread[-1]]
+        if self._moves is not None:
+            self._cache.batch_select_indices(self._moves)
+            self._moves = None
         unread, frames = joined(self._unread)
+        # The candidates' values are asked where they are complete; of one episode, all are told of.
+        values_last = self._candidates > 1 and len(self._row) > 1
         states = torch.zeros(len(unread), dtype=torch.long, device=unread.device)
-        spelling = Spelling(self._decoding, self._candidates, len(unread), self._random)
-        history = 0
+        is_stuck = None
+        if self._views is not None:
+            is_stuck = torch.from_numpy(self._views.is_stuck()).to(unread.device)
+        spelling = Spelling(self._decoding, self._candidates, len(unread), self._random, is_stuck)
+        spoken = unread[:, :0]
         while not spelling.choices or states.any():
-            output = self._model(unread, past_key_values=self._cache, frames=frames)
-            history = history or self._cache.get_seq_length()
+            only = ("policy",) if values_last and not allowed.can_end[states].any() else ()
+            output = self._model(
+                unread, past_key_values=self._cache, frames=frames, spoken=spoken, only=only
+            )
             choice = spelling.extend(output, allowed.legal[states])
-            self._go_on_with(choice.parent, history if len(choice.parent) == len(states) else 0)
+            if self._candidates > 1:
+                self._cache.branch(choice.parent)
             states = allowed.next_state[states[choice.parent], choice.token]
+            spoken = torch.cat([spoken[choice.parent], choice.token[:, None]], dim=1)
             unread, frames = choice.token[:, None] + self._language.first_action, None
         chosen = spelling.choose()
-        self._go_on_with(chosen)
+        if self._candidates > 1:
+            self._cache.settle(chosen)
         actions, rows = spelling.actions(chosen)
         self._last = list(zip(spelling.choices, rows, actions.unbind(dim=1), strict=True))
         said = actions + self._language.first_action
@@ -150,24 +182,11 @@ class Policy:
         # The last token has been chosen, but not read.
         self._unread = [Turn(said[:, -1:])]
         self._turns_read += 1
-        return actions.cpu().numpy()
-
-    def _go_on_with(self, rows: Tensor, history: int = 0) -> None:
-        """Let the cache have these rows; one candidate per episode needs no moving.
-
-        history: so many tokens at the beginning are the same before and after, which is so when
-        candidates of one episode take each other's place. A history is long, and moving it slow.
-        """
-        if self._candidates == 1:
-            return
-        if history:
-            self._cache.exchange(rows, history)
-        else:
-            self._cache.batch_select_indices(rows)
+        return actions.cpu().numpy()[self._row]
 
     def thoughts(self, top: int = 3) -> tuple[Thought, ...]:
         """What the heads said at each token of the last action; for one episode at a time."""
-        if any(len(row) != 1 for _, row, _ in self._last):
+        if len(self._row) != 1:
             raise ValueError("thoughts are of one episode, but the last action was of several")
         return tuple(
             thought_of(choice, int(row), int(token), top) for choice, row, token in self._last
@@ -175,7 +194,13 @@ class Policy:
 
     def observe(self, tokens: NDArray[np.int64], frames: Pixels | None = None) -> None:
         """Append what the environment answered, (episodes, tokens); frames: as in begin."""
+        if self._shares_rows and frames is None:
+            rows, self._row = alike(np.column_stack([self._row, tokens]))
+            self._go_on_with(rows[:, 0])
+            tokens = rows[:, 1:]
         self._unread.append(self._turn(tokens, frames))
+        if self._views is not None:
+            self._views.see(tokens, frames)
 
     @torch.inference_mode()
     def _turn(self, tokens: NDArray[np.int64], frames: Pixels | None) -> Turn:
@@ -192,10 +217,28 @@ class Policy:
 
     def keep(self, episodes: NDArray[np.int64]) -> None:
         """Go on with these episodes only, given by their place in the batch."""
-        index = torch.from_numpy(episodes).to(self._model.device)
-        self._cache.batch_select_indices(index)
+        rows = self._row[episodes]
+        if self._shares_rows:
+            rows, self._row = np.unique(rows, return_inverse=True)
+        else:
+            self._row = np.arange(len(rows))
+        self._go_on_with(rows)
+        if self._views is not None:
+            self._views.keep(episodes)
+
+    def _go_on_with(self, rows: NDArray[np.int64]) -> None:
+        """Let these rows of the model's be the next ones; one may be there several times."""
+        index = torch.from_numpy(rows).to(self._model.device)
+        # The cache moves once, when it is needed.
+        self._moves = index if self._moves is None else self._moves[index]
         self._unread = [turn.of(index) for turn in self._unread]
         self._recent = deque((turn.of(index) for turn in self._recent), self._recent.maxlen)
+
+
+def alike(rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The different ones of these rows, and which of them each one is."""
+    different, which = np.unique(rows, axis=0, return_inverse=True)
+    return different, which.reshape(-1)  # versions of NumPy differ in its shape
 
 
 def joined(turns: Sequence[Turn]) -> tuple[Tensor, Patches | None]:

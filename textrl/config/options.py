@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from textrl.errors import UserError, unknown
+from textrl.errors import UserError, brief, unknown
 
 T = TypeVar("T")
 KIND_IN_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
@@ -51,18 +51,20 @@ class Option:
         """The value as the option's type and within its limits; shown: what an error calls it."""
         if self.choices:
             if value not in self.choices:
-                raise UserError(f"{shown}: {unknown(self.name, str(value), self.choices)}")
+                raise UserError(f"{shown}: {unknown(self.name, text_of(value), self.choices)}")
             return value
         typed = as_kind(self.kind, value)
         if typed is None:
-            raise UserError(f"{shown} must be {KIND_IN_WORDS[self.kind]}, not {value!r}")
+            raise UserError(f"{shown} must be {KIND_IN_WORDS[self.kind]}, not {brief(value)}")
         for name, is_outside, words in (
             ("minimum", operator.lt, "at least"),
             ("above", operator.le, "above"),
             ("maximum", operator.gt, "at most"),
         ):
             if name in self.limits and is_outside(typed, self.limits[name]):
-                raise UserError(f"{shown} must be {words} {self.limits[name]}, not {value}")
+                raise UserError(
+                    f"{shown} must be {words} {self.limits[name]}, not {text_of(value)}"
+                )
         return typed
 
 
@@ -108,6 +110,11 @@ def make_group(group: type[T], values: Mapping[str, Any], **others: Any) -> T:
 def flag(name: str, owner: str = "") -> str:
     """The command line's name of an option; owner: the task that it is about, of several."""
     return "--" + (f"{owner}." if owner else "") + name.replace("_", "-")
+
+
+def text_of(value: object) -> str:
+    """A value as it was written, cut short."""
+    return value[:100] if isinstance(value, str) else brief(value)
 
 
 def as_kind(kind: type, value: object) -> Any:

@@ -8,6 +8,7 @@ command line --gridworld.expectile 0.9, and in YAML as sections:
       expectile: 0.9
 """
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +26,7 @@ from textrl.config.train import (
     RepresentationConfig,
     TrainConfig,
 )
-from textrl.errors import UserError, unknown
+from textrl.errors import UserError, brief, unknown
 
 PRESETS = Path(__file__).parents[1] / "recipes" / "configs"
 """The presets that ship with the toolkit, a folder for each task."""
@@ -267,7 +268,7 @@ def split_sections(
     sections = {key: value for key, value in content.items() if key in tasks}
     for key, value in sections.items():
         if not isinstance(value, Mapping):
-            raise UserError(f"{where}: {key} must hold lines of 'key: value', not {value!r}")
+            raise UserError(f"{where}: {key} must hold lines of 'key: value', not {brief(value)}")
     return {key: value for key, value in content.items() if key not in sections}, sections
 
 
@@ -287,19 +288,24 @@ def save_config(config: TrainConfig, path: Path) -> None:
     several = len(settings.own) > 1
     content = settings.shared | (settings.own if several else next(iter(settings.own.values())))
     text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
-    path.write_text(text, encoding="utf-8")
+    partial = path.with_name(f".{path.name}.partial")
+    try:  # whole or not at all: on a full disk it would be an empty file
+        partial.write_text(text, encoding="utf-8")
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def read_yaml(path: Path) -> Mapping[Any, Any]:
     """The keys and values of a YAML file."""
     try:
         content = yaml.safe_load(path.read_bytes())
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise UserError(f"{path} is not valid YAML: {error}") from None
     if content is None:  # nothing but comments
         return {}
     if not isinstance(content, Mapping):
-        raise UserError(f"{path} must hold lines of 'key: value', not {content!r}")
+        raise UserError(f"{path} must hold lines of 'key: value', not {brief(content)}")
     return content
 
 

@@ -19,6 +19,8 @@ CONFIG_FILE = "training.yaml"
 """The resolved config in a run's folder."""
 NEW_BACKBONES = ("gpt2", "rnn")
 """Backbones that a run makes new; any other name is a pretrained language model's."""
+PACKING_BACKBONES = ("gpt2",)
+"""Those of them that read histories of all lengths in one pass, with hardly any padding."""
 
 HINDSIGHT = "hindsight"
 """What --represent and --metric call queries about later steps."""
@@ -77,6 +79,13 @@ class MemberConfig:
     batch_size: int = option(
         64, "episodes per step, over all processes", section=OPTIMIZATION, minimum=1
     )
+    shift_frames: int = option(
+        0,
+        "tasks with frames: in training, what a window shows is moved by up to so many pixels, at"
+        " random, all of its frames alike",
+        section=OPTIMIZATION,
+        minimum=0,
+    )
     accumulation: int = option(
         1, "parts in which a step computes its batch", section=OPTIMIZATION, minimum=1
     )
@@ -109,6 +118,13 @@ class MemberConfig:
         section=OUTPUT,
         above=0,
     )
+    unstick: int = option(
+        0,
+        "greedy play draws an action, as sampled play would, where it sees what it saw within its"
+        " last so many actions; 0: never",
+        section=OUTPUT,
+        minimum=0,
+    )
     task_options: Any = NoOptions()
     """What its task declares."""
     algo_options: Any = NoOptions()
@@ -121,6 +137,11 @@ class MemberConfig:
                 f" {self.accumulation} equal parts: change one of them"
             )
 
+        if self.unstick and self.candidates > 1:
+            raise UserError(
+                f"--unstick {self.unstick} is for play token by token: leave it out, or"
+                f" --candidates {self.candidates}"
+            )
         _ = self.filter_sizes  # refuses what is none
 
     @property
@@ -361,6 +382,12 @@ class TrainConfig:
         4, "attention heads; must divide the width", section=MODEL, minimum=1
     )
     cell: Literal["tanh", "gru", "lstm"] = option("gru", "rnn: what it is made of", section=MODEL)
+    policy_head: Literal["tokens", "actions"] = option(
+        "tokens",
+        "what the policy scores: the next token, or every whole action that it can be part of,"
+        " where the task has a list of them",
+        section=MODEL,
+    )
     q_head: Literal["auto", "mlp", "low-rank", "shared"] = option(
         "auto",
         "Q of each token: mlp, the same through a low rank, or shared with a language model's "
@@ -542,6 +569,10 @@ class TrainConfig:
                 self.q_head == "shared" and is_new,
                 "--q-head shared needs a language model's embeddings: with --backbone"
                 f" {self.backbone} use mlp or low-rank",
+            ),
+            (
+                self.policy_head == "actions" and (not is_new or len(self.members) > 1),
+                "--policy-head actions is for one task and a new backbone: leave it out",
             ),
             (
                 self.width % self.attention_heads,

@@ -1,5 +1,6 @@
 """Rows -> batches: which episodes make up each training step, padded and aligned for the losses."""
 
+import functools
 from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
@@ -18,6 +19,7 @@ from textrl.errors import UserError
 BLOCK_ROWS = 64  # neighbours that are read together
 WINDOW_STEPS = 64  # steps whose episodes are in memory at once
 PASS_TOKENS = 256  # what another pass through the network costs, in tokens that it could have read
+GROUP_TOKENS = 32  # the same of another group within a pass
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class Batch:
     place_stride: int = 1
     frames: Frames | None = None  # what the frame tokens show
     weight: Tensor | None = None  # (batch,): how much an episode counts; None = all alike
+    # Episodes of similar length are side by side: how many are in each group of them; () = one.
+    groups: tuple[int, ...] = ()
     # Of a run over several tasks:
     member: int = 0  # which one, as the model numbers them
     share: float = 1.0  # its loss's in the step's
@@ -58,10 +62,22 @@ class Batch:
         """How much each action counts in a mean: True where one is, or its episode's weight."""
         return self.is_action if self.weight is None else self.is_action * self.weight[:, None]
 
+    @functools.cached_property
+    def log_legal(self) -> Tensor | None:
+        """0 where `legal` is True, minus infinity elsewhere: to be added to log-odds."""
+        if self.legal is None:
+            return None
+        return torch.where(self.legal, 0.0, -torch.inf).to(self.rewards.dtype)
+
     @property
     def legal_actions(self) -> Tensor | None:
         """`legal` of the states before an action, without the history's end."""
         return None if self.legal is None else self.legal[:, : self.actions.shape[1]]
+
+    @property
+    def log_legal_actions(self) -> Tensor | None:
+        """`log_legal` of the same."""
+        return None if self.log_legal is None else self.log_legal[:, : self.actions.shape[1]]
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on another device."""
@@ -164,7 +180,8 @@ class EpisodeBatches:
 
     A step's episodes are of all lengths: in many tasks an episode's length tells its return, and
     values that learn from wins at one step and from losses at the next learn mostly the difference.
-    They are read in several passes, each of episodes of similar length, so that little is padding.
+    They are read in groups of similar length, so that little is padding: all in one pass, if the
+    network packs histories, or each in its own.
     """
 
     def __init__(
@@ -178,14 +195,15 @@ class EpisodeBatches:
         keep: NDArray[np.int64] | None = None,
         process: int = 0,
         processes: int = 1,
+        packs: bool = False,
         whole_every: int = 0,
         window_steps: int | None = None,
         ahead: int = 1,
     ) -> None:
         """batch_size: episodes per step over all processes; keep: the rows to use (None = all).
 
-        whole_every: how often a step is not cut by length, because something is drawn from all of
-        it; 0 = never.
+        packs: whether the network reads all lengths in one pass. whole_every: if it does not, how
+        often a step is one pass all the same, because something is drawn from all of it; 0 = never.
         window_steps: how many steps' rows are read at once. Where that takes long, `ahead` of the
         same number lets the next window be read while this one is used.
         """
@@ -200,7 +218,7 @@ class EpisodeBatches:
         self._window_steps, self.ahead = window_steps or WINDOW_STEPS, ahead
         self._episodes, self._batch_size, self._seed = episodes, batch_size, seed
         self._accumulation, self._process, self._processes = accumulation, process, processes
-        self._whole_every = whole_every
+        self._packs, self._whole_every = packs, whole_every
         self._window_name: tuple[int, int] | None = None
         self._window_rows: Rows
         self._window_batches: NDArray[np.int64]
@@ -217,7 +235,7 @@ class EpisodeBatches:
         action_count, completed_count = self._window_counts[:, picks].sum(axis=1).tolist()
         lengths = self._window_rows.lengths
         picks = picks[np.argsort(lengths[picks], kind="stable")]
-        is_whole = self._whole_every > 0 and step % self._whole_every == 0
+        is_whole = self._packs or (self._whole_every > 0 and step % self._whole_every == 0)
         # Every n-th episode: lengths, and so the work, are spread evenly over the parts.
         parts = self._accumulation * self._processes
         ours = range(self._process, parts, self._processes)
@@ -234,6 +252,7 @@ class EpisodeBatches:
                 each,
                 # What follows the last state, such as the answer to a last action, nobody reads.
                 tokens=each.tokens[:, : int(each.state_positions.max()) + 1],
+                groups=similar_groups(each.state_positions) if self._packs else (),
                 action_count=action_count,
                 completed_count=completed_count,
                 first_place=place,
@@ -263,17 +282,26 @@ class EpisodeBatches:
         self._window_name = (epoch, window)
 
 
-def cheapest_cuts(lengths: NDArray[np.int64]) -> list[int]:
+def similar_groups(state_positions: Tensor) -> tuple[int, ...]:
+    """How many neighbours to read at one length, where episodes are sorted by theirs."""
+    # How far a history is read may be less sorted than how long the episode is.
+    furthest = np.maximum.accumulate(state_positions.numpy().max(axis=1))
+    cuts = cheapest_cuts(1 + furthest, GROUP_TOKENS)
+    return tuple(np.diff([0, *cuts, len(furthest)]).tolist())
+
+
+def cheapest_cuts(lengths: NDArray[np.int64], each: int | None = None) -> list[int]:
     """Where to cut sorted lengths into passes, so that padding and passes cost least together.
 
-    A pass costs its longest length times its episodes, and PASS_TOKENS.
+    A pass costs its longest length times its episodes, and `each` tokens; None = PASS_TOKENS.
     """
+    each = PASS_TOKENS if each is None else each
     # A cut between equal lengths saves nothing: only where the length changes.
     borders = [0, *(np.flatnonzero(np.diff(lengths)) + 1).tolist(), len(lengths)]
     cost, cut = [0.0], [0]  # of the episodes before each border, and where their last pass begins
     for number, end in enumerate(borders[1:], start=1):
         options = [
-            cost[before] + (end - borders[before]) * int(lengths[end - 1]) + PASS_TOKENS
+            cost[before] + (end - borders[before]) * int(lengths[end - 1]) + each
             for before in range(number)
         ]
         cut.append(int(np.argmin(options)))

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from textrl.data.outliers import LARGEST_REWARD
 from textrl.errors import unknown
 
 AGENT = "assistant"
@@ -227,6 +228,8 @@ def _number(value: object, kind: str, called: str) -> float:
     with np.errstate(over="ignore"):
         if not np.isfinite(np.float32(number)):
             raise BadRow(kind, f"{called} is {number}", "it must be a finite number")
+    if abs(number) > LARGEST_REWARD:
+        raise BadRow(kind, f"{called} is {number:g}", f"at most {LARGEST_REWARD:g} can be learned")
     return number
 
 

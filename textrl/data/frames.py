@@ -56,6 +56,21 @@ def _open_image(image: bytes, shape: tuple[int, ...]) -> Pixels:
     return pixels
 
 
+def moved(frames: Pixels, down: int, right: int) -> Pixels:
+    """Frames (frames, height, width), all moved by as many pixels; their edges fill the gap.
+
+    Random moves are DrQ's augmentation (Kostrikov et al. 2021), there of each frame for itself.
+    Here all that are seen one after another move alike, so that motion stays what it was.
+    """
+    reach = max(abs(down), abs(right))
+    if not reach:
+        return frames
+    padded = np.pad(frames, ((0, 0), (reach, reach), (reach, reach)), mode="edge")
+    height, width = frames.shape[1:]
+    top, left = reach - down, reach - right
+    return padded[:, top : top + height, left : left + width]
+
+
 @dataclass(frozen=True)
 class Frames:
     """Frames of some episodes of a batch, and where their tokens are."""

@@ -12,6 +12,8 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 PAD, BEGIN = "<pad>", "<begin>"
 PAD_ID, BEGIN_ID = 0, 1
+MOST_ACTIONS = 100_000
+"""More whole actions than this are not listed one by one."""
 FRAME = "<frame>"  # an observation token that stands for a whole frame of pixels
 
 
@@ -51,6 +53,22 @@ class ActionGrammar:
     def legal(self) -> NDArray[np.bool_]:
         """(states, actions): True where the token may be chosen."""
         return self.next_state >= 0
+
+    def spellings(self, most: int = MOST_ACTIONS) -> NDArray[np.int64]:
+        """Every action, (actions, tokens) in ascending order; all must be of one length."""
+        spelled = np.zeros((1, 0), dtype=np.int64)
+        states: NDArray[np.integer] = np.zeros(1, dtype=np.int64)
+        while True:
+            row, token = np.nonzero(self.legal[states])
+            if len(row) > most:
+                raise ValueError(f"there are more than {most:,} actions")
+            spelled = np.column_stack([spelled[row], token])
+            states = self.next_state[states[row], token]
+            if not states.all():
+                break
+        if states.any():
+            raise ValueError("the actions are not of one length")
+        return spelled
 
     def states_along(
         self, actions: NDArray[np.integer], real: NDArray[np.bool_]
@@ -106,6 +124,9 @@ class Language:
     observations: tuple[str, ...]
     actions: tuple[str, ...]
     grammar: ActionGrammar
+    kinds: tuple[int, ...] | None = None
+    """Of each action, numbered from 0: what it is wherever in a whole action it stands, such as its
+    letter. None: every one is of its own kind."""
 
     def __post_init__(self) -> None:
         if len(set(self.tokens)) != len(self.tokens):

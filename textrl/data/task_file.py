@@ -8,6 +8,8 @@ from typing import Any, Protocol
 from textrl.errors import UserError
 
 TASK_FILE = "task.json"
+LARGEST = 32_000_000
+"""Bytes of it; a word list of 50,000 words has 450,000."""
 
 
 class Described(Protocol):
@@ -27,11 +29,13 @@ def describe_task(task: Described) -> dict[str, Any]:
 def read_task_file(path: Path) -> tuple[str, dict[str, Any]]:
     """The name of the task and its settings."""
     try:
+        if path.stat().st_size > LARGEST:
+            raise ValueError(f"it has more than {LARGEST:,} bytes")
         saved = json.loads(path.read_text())
         return str(saved["task"]), dict(saved["settings"])
     except FileNotFoundError:
         raise UserError(f"{str(path.parent)!r} has no {path.name}") from None
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise UserError(f"{path} is damaged: {error}") from error
 
 

@@ -10,26 +10,32 @@ from numpy.typing import NDArray
 
 from textrl.data.dataset import FEATURES, PER_TOKEN, Rows, blocks_of, table_of
 from textrl.data.language import Language
+from textrl.data.outliers import LARGEST_REWARD, remark_on
 from textrl.errors import UserError
 
 
 def check_episodes(
     rows: Dataset, language: Language, context: int | None, observation_classes: int
-) -> None:
+) -> str:
     """Refuse rows that the language or the model cannot take; all rows are looked at.
 
-    context: the longest row that the model can read; None = it reads parts of them.
+    context: the longest row that the model can read; None = it reads parts of them. Gives a warning
+    of rewards far beyond all others, or "".
     """
+    largest: list[NDArray[np.float32]] = []
     frames = _count_frames(rows, language)
     for start, table in blocks_of(rows):
         _check_columns(table, start)
         flat = Rows.from_table(table)
         _check_tokens(flat, start, language, context, observation_classes)
         _check_episodes(table, start)
+        # By size: one of a million and one of minus a million would be nothing as a sum.
+        largest.append(np.maximum.reduceat(np.abs(flat.reward), flat.offsets[:-1]))
         if frames is not None:
             shown = np.add.reduceat(flat.tokens == language.frame_id, flat.offsets[:-1], dtype=int)
             differs = frames[start : start + len(table)] != shown
             _refuse(start, differs, "not as many 'frames' as there are frame tokens")
+    return remark_on(np.concatenate(largest), "row {}", "a reward")
 
 
 def _count_frames(rows: Dataset, language: Language) -> NDArray[np.int64] | None:
@@ -71,6 +77,7 @@ def _check_tokens(
     is_action_token = tokens >= language.first_action
     refuse(is_action & ~is_action_token, "'is_action' marks a token that is no action")
     refuse(~np.isfinite(rows.reward), "a reward is not a finite number")
+    refuse(np.abs(rows.reward) > LARGEST_REWARD, f"a reward is beyond {LARGEST_REWARD:g}")
     refuse(~is_action & (rows.reward != 0), "a reward sits on a token that is no action")
     refuse((seen < -1) | (seen >= observation_classes), "an unknown class in 'observation'")
     _refuse(start, is_action[rows.offsets[:-1]], "the first token is an action")

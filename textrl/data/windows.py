@@ -1,5 +1,6 @@
 """Long episodes -> batches of windows: a number of actions and what was seen between them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from textrl.data.batches import Batch, check_split, collate
 from textrl.data.dataset import PER_TOKEN, Rows, blocks_of, files_of, map_file, table_of
-from textrl.data.frames import Frames, Pixels, decode_frames
+from textrl.data.frames import Frames, Pixels, decode_frames, moved
 from textrl.data.language import Language
 from textrl.errors import UserError
 
@@ -70,18 +71,24 @@ class WindowBatches:
         frame_shape: tuple[int, ...] | None = None,
         patches: int = 1,
         discount: float = 1.0,
+        shift: int = 0,
     ) -> None:
         """window: actions per window; batch_size: windows per step over all processes.
 
         keep: the rows to use (None = all). patches: tokens of a frame. discount: of the return
-        that followed a window.
+        that followed a window. shift: by how many pixels its frames are moved at most.
         """
         check_split(batch_size, accumulation, processes)
         self._rows, self._language, self._window = rows, language, window
         self._frame_shape, self._patches, self._discount = frame_shape, patches, discount
-        self._batch_size, self._seed = batch_size, seed
+        self._batch_size, self._seed, self._shift = batch_size, seed, shift
         self._accumulation, self._process, self._processes = accumulation, process, processes
         self._keep = np.arange(len(rows)) if keep is None else keep
+        if frame_shape and shift >= min(frame_shape):
+            size = " x ".join(map(str, frame_shape))
+            raise UserError(
+                f"--shift-frames {shift} would leave nothing of frames of {size}: lower it"
+            )
         self._files = RowFiles(rows)
         actions, longest = self._measure()
         self._last_action = np.cumsum(actions[self._keep])
@@ -121,10 +128,13 @@ class WindowBatches:
         # Anywhere in its window, but windows do not reach over the ends of the episode.
         first = action - random.integers(self._window, size=self._batch_size)
 
+        # Last, so that the windows are the same ones with and without.
+        moves = random.integers(-self._shift, self._shift + 1, size=(self._batch_size, 2)).tolist()
+
         reader = RowReader(self._files, self._frame_shape)
         windows = [
-            self._cut(reader, int(row), int(start))
-            for row, start in zip(self._keep[episode], first, strict=True)
+            self._cut(reader, int(row), int(start), move)
+            for row, start, move in zip(self._keep[episode], first, moves, strict=True)
         ]
         counts = [window.counts for window in windows]
         action_count, completed_count = np.sum(counts, axis=0).tolist()
@@ -140,7 +150,7 @@ class WindowBatches:
             for part in range(self._process, parts, self._processes)
         ]
 
-    def _cut(self, reader: "RowReader", row: int, first: int) -> "Window":
+    def _cut(self, reader: "RowReader", row: int, first: int, move: Sequence[int]) -> "Window":
         whole = reader.row(row)
         cuts = cuts_of(whole.tokens, whole.is_action, self._language)
         first = min(max(0, first), max(0, cuts.actions - self._window))
@@ -151,6 +161,9 @@ class WindowBatches:
         # One token in a row, as many as there are patches in the model.
         width = np.where(is_frame[part], self._patches, 1)
         columns = {name: np.repeat(getattr(whole, name)[part], width) for name in PER_TOKEN}
+        frames = None
+        if self._frame_shape:
+            frames = moved(reader.frames(row, frames_before, frames_after), *move)
         return Window(
             **columns,
             # An episode that goes on beyond the window is as one that was cut there.
@@ -158,7 +171,7 @@ class WindowBatches:
             rest=self._return_after(whole, part.stop) if last < cuts.actions else np.nan,
             left=-1 if whole.truncated[0] else int(whole.is_action[part.stop :].sum()),
             frame_positions=(np.cumsum(width) - width)[is_frame[part]],
-            frames=reader.frames(row, frames_before, frames_after) if self._frame_shape else None,
+            frames=frames,
             counts=(int(whole.is_action[part].sum()), min(last, cuts.completed) - first),
         )
 

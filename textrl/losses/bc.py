@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from textrl.data.batches import Batch
-from textrl.losses.ops import legal_only, masked_mean, of_actions
+from textrl.losses.ops import legal_only, log_softmax_of, masked_mean
 from textrl.losses.outputs import TextRLOutput
 
 
@@ -25,8 +25,8 @@ def imitation_loss(logits: Tensor, batch: Batch) -> Tensor:
     logits: (batch, states, tokens); state k is the history before action k.
     """
     actions = batch.actions.shape[1]
-    log_pi = legal_only(logits, batch.legal)[:, :actions].log_softmax(dim=-1)
-    return masked_mean(-of_actions(log_pi, batch.actions), batch.counts, batch.action_count)
+    log_pi = log_softmax_of(logits[:, :actions], batch.log_legal_actions, batch.actions)
+    return masked_mean(-log_pi, batch.counts, batch.action_count)
 
 
 def bc_loss(outputs: TextRLOutput, batch: Batch, options: object = None) -> BCTerms:
@@ -34,7 +34,8 @@ def bc_loss(outputs: TextRLOutput, batch: Batch, options: object = None) -> BCTe
     assert outputs.policy is not None
     policy = imitation_loss(outputs.policy, batch)
     with torch.no_grad():
-        likeliest = legal_only(outputs.policy, batch.legal)[:, : batch.actions.shape[1]].argmax(-1)
+        said = outputs.policy[:, : batch.actions.shape[1]]
+        likeliest = legal_only(said, batch.log_legal_actions).argmax(-1)
         hits = (likeliest == batch.actions).to(policy.dtype)
         accuracy = masked_mean(hits, batch.counts, batch.action_count)
     return BCTerms(total=policy, policy=policy, accuracy=accuracy)

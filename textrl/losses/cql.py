@@ -50,10 +50,10 @@ def cql_loss(outputs: TextRLOutput, batch: Batch, options: CQLOptions) -> CQLTer
     assert outputs.q is not None and outputs.target_q is not None
     actions = batch.actions.shape[1]
     counts, total = batch.counts, batch.action_count
-    q, legal = outputs.q[:, :, :actions], batch.legal_actions
+    q, legal = outputs.q[:, :, :actions], batch.log_legal_actions
     with torch.no_grad():
         mix = torch.where(batch.is_followed, options.return_lambda, 0.0)
-        values = double_q_values(outputs.q, outputs.target_q, batch.legal)
+        values = double_q_values(outputs.q, outputs.target_q, batch.log_legal)
         targets = [
             lambda_returns(
                 rewards=batch.rewards,
@@ -71,7 +71,7 @@ def cql_loss(outputs: TextRLOutput, batch: Batch, options: CQLOptions) -> CQLTer
     scale = options.reward_scale
     error = (q_taken - torch.stack(targets)) / scale
     q_loss = masked_mean(error.square().sum(0), counts, total)
-    conservative = conservative_loss(q, legal, q_taken, counts, total, scale)
+    conservative = conservative_loss(q, legal, batch.actions, counts, total, scale)
     return CQLTerms(
         total=options.value_weight * q_loss + options.conservatism * conservative,
         q=q_loss,

@@ -76,7 +76,7 @@ def ilql_loss(outputs: TextRLOutput, batch: Batch, options: ILQLOptions) -> ILQL
     q_loss = masked_mean(((q_taken - returns) / scale).square().sum(0), counts, total)
     v_loss = expectile_value_loss(v / scale, target_q / scale, counts, total, options.expectile)
     conservative = conservative_loss(
-        outputs.q[:, :, :actions], batch.legal_actions, q_taken, counts, total, scale
+        outputs.q[:, :, :actions], batch.log_legal_actions, batch.actions, counts, total, scale
     )
     policy = imitation_loss(outputs.policy, batch)
     return ILQLTerms(

@@ -7,7 +7,13 @@ from torch import Tensor
 
 from textrl.algorithms.iql import DECISIONS_PER_UNIT, IQLOptions
 from textrl.data.batches import Batch
-from textrl.losses.ops import lambda_returns, legal_only, masked_mean, next_states, of_actions
+from textrl.losses.ops import (
+    lambda_returns,
+    log_softmax_of,
+    masked_mean,
+    next_states,
+    of_actions,
+)
 from textrl.losses.outputs import TextRLOutput
 
 
@@ -116,8 +122,8 @@ def iql_loss(outputs: TextRLOutput, batch: Batch, options: IQLOptions) -> IQLTer
     v_loss = masked_mean(lean * huber(gap, options.huber), counts, total)
     q_taken = of_actions(outputs.q[:, :, :actions], batch.actions)
     q_loss = masked_mean(huber((q_taken - returns) / scale, options.huber).sum(0), counts, total)
-    log_pi = legal_only(outputs.policy, batch.legal)[:, :actions].log_softmax(dim=-1)
-    policy = masked_mean(-weights * of_actions(log_pi, batch.actions), counts, total)
+    log_pi = log_softmax_of(outputs.policy[:, :actions], batch.log_legal_actions, batch.actions)
+    policy = masked_mean(-weights * log_pi, counts, total)
     return IQLTerms(
         total=options.policy_weight * policy + options.value_weight * (q_loss + v_loss),
         policy=policy,

@@ -22,7 +22,9 @@ class TextRLOutput(ModelOutput):
     past_key_values: Any = None
 
     # Only where pairs of n histories are given. Only the predictions and inverse have a gradient.
-    target_representation: Tensor | None = None  # z, by the slow copy of the encoder, as phi
+    # z, by the slow copy of the encoder, as phi; of the pairs' histories (and of what follows them,
+    # where observations have no classes), elsewhere it may be any
+    target_representation: Tensor | None = None
     predicted_reward: Tensor | None = None  # of phi and the data's action, (n,)
     predicted_dynamics: Tensor | None = None  # (n, classes or 2 width)
     # Of z and an action of the current policy, as above; or of z and several tests, (n, tests).

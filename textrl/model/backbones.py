@@ -3,7 +3,8 @@
 A backbone is called as transformers' models are: `backbone(inputs_embeds=...,
 past_key_values=cache, use_cache=True)` gives `last_hidden_state` and `past_key_values`;
 `get_input_embeddings()` turns token ids into embeddings. Training asks for the hidden states at
-some places only: `backbone(inputs_embeds=..., read_at=places)`, places (batch, states).
+some places only: GPT-2 is given packed histories, `backbone(inputs_embeds=..., packing=...)`, the
+recurrent network `backbone(inputs_embeds=..., read_at=places)`, places (batch, states).
 """
 
 from collections.abc import Callable
@@ -12,10 +13,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import DynamicCache, GPT2Config, GPT2Model
+from transformers import GPT2Config
 from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutputWithPast
-from transformers.models.gpt2.modeling_gpt2 import GPT2Block
+
+from textrl.model.gpt2 import GPT2Backbone
+from textrl.model.gpt2_cache import GPT2Cache
 
 
 def at_places(hidden: Tensor, places: Tensor) -> Tensor:
@@ -33,52 +36,6 @@ class Shape:
     attention_heads: int
     context: int
     cell: str
-
-
-class LastBlock(GPT2Block):
-    """What follows the last block's attention is needed only where a state is read.
-
-    Where every second token is a state, that saves a sixth of what two blocks compute.
-    """
-
-    def forward(
-        self, hidden_states: Any, *others: Any, read_at: Tensor | None = None, **options: Any
-    ) -> Tensor:
-        """As GPT-2's; read_at: the places to go on with."""
-        if read_at is None:
-            return super().forward(hidden_states, *others, **options)
-        attended, _ = self.attn(self.ln_1(hidden_states))
-        hidden = at_places(hidden_states + attended, read_at)
-        changed: Tensor = self.mlp(self.ln_2(hidden))
-        return hidden + changed
-
-
-class GPT2Backbone(GPT2Model):
-    """GPT-2 that can stop computing where nobody reads."""
-
-    _no_split_modules = ["GPT2Block", "LastBlock"]  # noqa: RUF012 (what FSDP takes as units)
-
-    def __init__(self, config: GPT2Config) -> None:
-        super().__init__(config)  # type: ignore[no-untyped-call]
-        self.h[-1].__class__ = LastBlock  # the block that is there, with its weights as they begin
-
-    @classmethod
-    def is_custom_code(cls) -> bool:
-        """Whether transformers treats it as a stranger's: it would not scale down, as GPT-2 does,
-        the weights with which the residual layers begin."""
-        return False
-
-    def forward(
-        self, inputs_embeds: Tensor, read_at: Tensor | None = None, **options: Any
-    ) -> BaseModelOutputWithPast:
-        """inputs_embeds (batch, time, width); read_at: needs a history from its beginning."""
-        if read_at is None:
-            whole: BaseModelOutputWithPast = super().forward(inputs_embeds=inputs_embeds, **options)
-            return whole
-        hidden = inputs_embeds + self.wpe.weight[: inputs_embeds.shape[1]]
-        for block in self.h[:-1]:
-            hidden = block(hidden)
-        return BaseModelOutputWithPast(self.ln_f(self.h[-1](hidden, read_at=read_at)))
 
 
 def make_gpt2(shape: Shape) -> nn.Module:
@@ -105,30 +62,24 @@ def make_gpt2(shape: Shape) -> nn.Module:
     )
 
 
-class GPT2Cache(DynamicCache):
-    """Keys and values of what has been read."""
-
-    def exchange(self, rows: Tensor, since: int) -> None:
-        """Row i goes on as rows[i], from which it differs in what was read after `since` only."""
-        layers: list[Any] = self.layers
-        for part in (part for layer in layers for part in (layer.keys, layer.values)):
-            part[:, :, since:] = part[:, :, since:][rows]
-
-
 class RNNCache:
     """The state in which the history left a recurrent network; None before the first token."""
 
     def __init__(self) -> None:
         self.state: tuple[Tensor, ...] | None = None
 
-    def get_seq_length(self) -> int:
-        """Of single tokens nothing is kept."""
-        return 0
-
     def batch_select_indices(self, indices: Tensor) -> None:
         """Go on with these episodes only, as transformers' caches do it."""
         if self.state is not None:
             self.state = tuple(part[:, indices] for part in self.state)
+
+    def branch(self, parents: Tensor) -> None:
+        """Row i goes on from row parents[i]; an episode may have several rows, its candidates."""
+        self.batch_select_indices(parents)
+
+    def settle(self, rows: Tensor) -> None:
+        """Go on with one row of each episode."""
+        self.batch_select_indices(rows)
 
 
 class RNNBackbone(nn.Module):

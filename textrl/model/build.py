@@ -5,6 +5,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from transformers import PreTrainedModel
 
 from textrl.algorithms.algorithm import Algorithm
@@ -12,6 +15,7 @@ from textrl.config.options import flag
 from textrl.config.registry import ALGORITHMS, find
 from textrl.config.train import NEW_BACKBONES, MemberConfig, TrainConfig
 from textrl.errors import UserError
+from textrl.model.action_policy import ActionPolicy
 from textrl.model.config import TextRLConfig
 from textrl.model.language_model import (
     digest_of,
@@ -38,7 +42,11 @@ def new_model(
 ) -> TextRLModel:
     """The network with which a training run begins; units: of each member's values."""
     if run.backbone in NEW_BACKBONES:
-        return TextRLModel(config_for(members, run, units=units))
+        model = TextRLModel(config_for(members, run, units=units))
+        policy = getattr(model, "policy", None)
+        if isinstance(policy, ActionPolicy):
+            policy.spell(torch.from_numpy(spellings_of(members)))
+        return model
     lm = load_lm(run.backbone, keep_dtype=run.lora_rank > 0)
     shape = config_for(members, run, lm, units)
     if run.lora_rank:
@@ -49,6 +57,17 @@ def new_model(
         lora = (run.lora_rank, run.lora_alpha, run.lora_targets)
         shape.lora = lora_settings(lm.base_model, *lora)
     return TextRLModel(shape, lm)
+
+
+def spellings_of(members: Members) -> NDArray[np.int64]:
+    """Every whole action of a run's only task."""
+    grammar = members.language.grammar
+    if grammar is None:
+        raise UserError(f"--policy-head actions: {members.name} has no list of actions")
+    try:
+        return grammar.spellings()
+    except ValueError as error:
+        raise UserError(f"--policy-head actions: {error}; use --policy-head tokens") from None
 
 
 ACT_BY = {"policy": ("policy",), "values": ("q",), "both": ("policy", "q")}
@@ -155,6 +174,7 @@ def config_for(
             *(["inverse"] if run.bisimulation.inverse else []),
             *(["hindsight"] if run.asks else []),
         ),
+        **policy_shape_of(members, run),
         q_heads=max(with_q, default=2),
         q_rank=run.q_rank,
         value_gradient=run.value_gradient,
@@ -164,11 +184,20 @@ def config_for(
         plausible=first.plausible,
         acts_by=first.acts_by,
         temperature=first.temperature,
+        unstick=first.unstick,
         hides_actions=first.hides_actions,
         value_center=first.units.center if len(layouts) == 1 else 0.0,
         value_scale=first.units.scale if len(layouts) == 1 else 1.0,
         members=[each.to_json() for each in layouts] if len(layouts) > 1 else None,
     )
+
+
+def policy_shape_of(members: Members, run: TrainConfig) -> dict[str, Any]:
+    """What a policy over whole actions has to know of them."""
+    if run.policy_head == "tokens":
+        return {}
+    kinds = getattr(members.language, "kinds", None) or range(len(members.language.actions))
+    return {"whole_actions": spellings_of(members).shape, "token_kinds": list(kinds)}
 
 
 def frame_shape_of(members: Members, run: TrainConfig) -> dict[str, Any]:
@@ -242,6 +271,7 @@ def lay_out(
                 candidates=config.candidates,
                 plausible=config.plausible,
                 temperature=config.temperature,
+                unstick=config.unstick,
                 hides_actions=config.hide_actions,
                 action_offset=said,
                 begin=1 + number if several else None,
@@ -274,6 +304,7 @@ def model_of_member(model: TextRLModel, number: int) -> TextRLModel:
             "frame_precision": shape.frame_precision,
             "acts_by": layout.acts_by,
             "temperature": layout.temperature,
+            "unstick": layout.unstick,
             "hides_actions": layout.hides_actions,
             "beta": layout.beta,
             "candidates": layout.candidates,

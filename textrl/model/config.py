@@ -1,10 +1,14 @@
 """The network's shape: everything that from_pretrained needs to build it again."""
 
+from dataclasses import fields
 from typing import Any
 
 from transformers import AutoConfig, PreTrainedConfig
 
 from textrl.model.layout import MemberLayout, ValueUnits
+from textrl.model.limits import check_settings, plain
+
+DTYPES = ("float32", "float16", "bfloat16", "float64")
 
 
 class TextRLConfig(PreTrainedConfig):
@@ -43,6 +47,10 @@ class TextRLConfig(PreTrainedConfig):
     # bisimulation loss needs; inverse: guesses the action between two histories; hindsight: answers
     # queries about later steps.
     heads: Any = ("policy", "q", "v", "world")
+    # What a policy over whole actions scores: how many there are and of how many tokens, and the
+    # kind of each token. Without it, the policy scores tokens.
+    whole_actions: Any = None
+    token_kinds: Any = None
     q_heads: int = 2
     # mlp, low-rank (through q_rank numbers) or shared (a language model's output embeddings, of
     # which embedding_norm is the mean length)
@@ -57,6 +65,7 @@ class TextRLConfig(PreTrainedConfig):
     plausible: float = 0.0
     acts_by: Any = ()  # which heads decide when it acts; none named: all
     temperature: float = 1.0  # of sampled actions
+    unstick: int = 0  # how far back greedy play looks for what it sees; 0: not at all
     # What the value heads count in, see ValueUnits.
     value_center: float = 0.0
     value_scale: float = 1.0
@@ -69,6 +78,22 @@ class TextRLConfig(PreTrainedConfig):
         self.heads, self.acts_by = tuple(self.heads), tuple(self.acts_by)
         self.filters = tuple(self.filters)
         super().__post_init__(**others)  # type: ignore[no-untyped-call]
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **others: Any) -> Any:
+        """As transformers does it, of what a network's shape is made of and nothing else.
+
+        transformers' own keys can name code, kernels and files; ValueError tells of a value that no
+        network has.
+        """
+        defaults = {each.name: each.default for each in fields(cls) if each.name in OWN}
+        ours = {name: value for name, value in config_dict.items() if name in defaults}
+        check_settings(ours, defaults)
+        if config_dict.get("dtype") in DTYPES:
+            ours["dtype"] = config_dict["dtype"]
+        if ours.get("lm"):
+            ours["lm"] = plain(ours["lm"])
+        return super().from_dict(ours, **others)
 
     @property
     def is_tied(self) -> bool:
@@ -95,6 +120,7 @@ class TextRLConfig(PreTrainedConfig):
                 candidates=self.candidates,
                 plausible=self.plausible,
                 temperature=self.temperature,
+                unstick=self.unstick,
                 hides_actions=self.hides_actions,
                 units=ValueUnits(self.value_center, self.value_scale),
             )
@@ -104,3 +130,7 @@ class TextRLConfig(PreTrainedConfig):
         """The language model's own config, where there is one."""
         assert self.lm is not None
         return AutoConfig.for_model(**self.lm)
+
+
+OWN = frozenset(TextRLConfig.__annotations__) - {"model_type"}
+"""What of a config is ours."""

@@ -20,6 +20,13 @@ class Residual(nn.Sequential):
         return hidden + changed
 
 
+def felt(phi: Tensor, share: float) -> Tensor:
+    """The same numbers; only a share of the gradient goes on its way back."""
+    if share == 1:
+        return phi
+    return phi.detach() + share * (phi - phi.detach())
+
+
 def two_layer_head(width: int, outputs: int, inputs: int = 1) -> nn.Sequential:
     """The paper's head: two layers, the hidden one twice the transformer's width."""
     return nn.Sequential(

@@ -1,19 +1,28 @@
 """A pretrained causal language model as backbone: found, loaded, checked."""
 
 import hashlib
+import json
+import math
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers.utils import CONFIG_NAME, SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from textrl.data.download import fetch
 from textrl.errors import UserError, first_line
 from textrl.model.config import TextRLConfig
+from textrl.model.header import built_on_paper, header_of
+from textrl.model.limits import check_nested
 
 LM_FILES = ("*.json", "model*.safetensors", "*.model", "*.txt", "*.jinja")
 """What of a language model on the Hub is downloaded: weights, tokenizer and their settings."""
+ADAPTER_FILE = "adapter_config.json"
+OWN_ATTENTION = (None, "eager", "sdpa")
+PACKED = 16
+"""Numbers that one number of a quantized model's files may stand for."""
 
 
 def lm_folder(name: str, revision: str | None = None) -> Path:
@@ -28,14 +37,18 @@ def load_lm(name: str, revision: str | None = None, keep_dtype: bool = False) ->
     the precision they come in, for a model that is not trained itself; else single precision.
     """
     folder = lm_folder(name, revision)
+    refuse_adapter(folder)
     try:
-        config: Any = AutoConfig.from_pretrained(folder)
-        for key, value in config.to_dict().items():
-            if ("dropout" in key or key.endswith("_pdrop")) and isinstance(value, float):
-                setattr(config, key, 0.0)
+        config = read_lm_config(folder)
+        check_size(folder, config)
         dtype: Any = "auto" if keep_dtype else torch.float32
         loaded: Any = AutoModelForCausalLM.from_pretrained(
-            folder, config=config, dtype=dtype, use_safetensors=True, output_loading_info=True
+            folder,
+            config=config,
+            dtype=dtype,
+            use_safetensors=True,
+            trust_remote_code=False,
+            output_loading_info=True,
         )
     except Exception as error:  # a stranger's files can break transformers in any way
         raise UserError(
@@ -48,6 +61,53 @@ def load_lm(name: str, revision: str | None = None, keep_dtype: bool = False) ->
         raise UserError(f"the language model in {name!r} lacks weights, first {first}")
     check_output_head(lm, name)
     return lm
+
+
+def read_lm_config(folder: Path) -> Any:
+    """A language model's config, without dropout and without kernels from elsewhere."""
+    check_nested("the config", json.loads((folder / CONFIG_NAME).read_text()))
+    config: Any = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    for key, value in config.to_dict().items():
+        if ("dropout" in key or key.endswith("_pdrop")) and isinstance(value, float):
+            setattr(config, key, 0.0)
+    if config._attn_implementation not in OWN_ATTENTION:
+        config._attn_implementation = None
+    config._experts_implementation = None
+    return config
+
+
+def check_size(folder: Path, config: Any) -> None:
+    """Refuse a config that asks for more memory than the weights beside it can fill."""
+    saved = {n: shape for file in weight_files(folder) for n, shape in header_of(file).items()}
+    lm = built_on_paper(
+        lambda: AutoModelForCausalLM.from_config(config, trust_remote_code=False), saved
+    )
+    needed = sum(each.numel() for each in lm.parameters())
+    there = sum(math.prod(shape) for shape in saved.values())
+    packed = PACKED if getattr(config, "quantization_config", None) else 1
+    if needed > 2 * packed * there:  # tied weights may be there once and count twice
+        raise ValueError(f"its config needs {needed:,} numbers, its weights are {there:,}")
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files of a model; ValueError where an index names one outside its folder."""
+    if (folder / SAFE_WEIGHTS_NAME).is_file() or not (folder / SAFE_WEIGHTS_INDEX_NAME).is_file():
+        return [folder / SAFE_WEIGHTS_NAME]
+    index = json.loads((folder / SAFE_WEIGHTS_INDEX_NAME).read_text())
+    names = sorted(set(index["weight_map"].values()))
+    for name in names:
+        if Path(name).name != name:
+            raise ValueError(f"{SAFE_WEIGHTS_INDEX_NAME} names {name!r}, which is not beside it")
+    return [folder / name for name in names]
+
+
+def refuse_adapter(folder: Path) -> None:
+    """transformers would load the model that such a folder names, whatever that is."""
+    if (folder / ADAPTER_FILE).exists():
+        raise UserError(
+            f"{str(folder)!r} holds an adapter of peft ({ADAPTER_FILE}): merge it into its language"
+            " model first"
+        )
 
 
 def base_lm(config: TextRLConfig, place: str | None) -> PreTrainedModel:

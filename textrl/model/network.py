@@ -11,32 +11,36 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, PreTrainedModel
 from transformers import initialization as init
-from transformers.utils import SAFE_WEIGHTS_NAME
+from transformers.utils import CONFIG_NAME, SAFE_WEIGHTS_NAME
 
 from textrl.bisimulation.ask import ask_world
 from textrl.bisimulation.dynamics import WorldModel
 from textrl.bisimulation.pairs import Pairs
-from textrl.config.train import Stage
+from textrl.config.train import PACKING_BACKBONES, Stage
 from textrl.data.download import fetch
 from textrl.data.frames import Frames
 from textrl.errors import UserError
 from textrl.hindsight.head import HindsightHead
 from textrl.hindsight.queries import Queries
 from textrl.losses.outputs import TextRLOutput
+from textrl.model.action_policy import ActionPolicy, Begun, policy_head
 from textrl.model.backbones import BACKBONES, Shape, at_places, initialize_cells
 from textrl.model.config import TextRLConfig
+from textrl.model.header import built_on_paper, difference, header_of
 from textrl.model.heads import (
     SharedHead,
     ZeroLinear,
+    felt,
     quiet_head,
     representation_of,
     token_head,
     two_layer_head,
 )
 from textrl.model.hiding import without_actions
-from textrl.model.language_model import base_lm
+from textrl.model.language_model import base_lm, refuse_adapter
 from textrl.model.layout import MemberLayout
 from textrl.model.lora import adapter_pairs, add_adapters, is_adapter, merge_adapter, slow_adapter
+from textrl.model.packing import History, Packing
 from textrl.model.patches import PatchEncoder, Patches
 
 LOADING_INFO = ("missing_keys", "unexpected_keys", "mismatched_keys")
@@ -52,7 +56,7 @@ class TextRLModel(PreTrainedModel):
     def __init__(self, config: TextRLConfig, lm: PreTrainedModel | None = None) -> None:
         """lm: the pretrained language model to begin with, where config.lm describes one."""
         super().__init__(config)
-        width, actions = config.width, config.action_tokens
+        width = config.width
         is_lm = config.lm is not None
         if is_lm:
             # from_pretrained sets the default to what it was asked for.
@@ -75,7 +79,7 @@ class TextRLModel(PreTrainedModel):
             )
         self.representation = representation_of(config)
         if "policy" in config.heads and not is_lm:  # a language model has its own
-            self.policy = two_layer_head(width, actions)
+            self.policy = policy_head(config)
         if "v" in config.heads:
             self.v = quiet_head(width, 1) if is_lm else two_layer_head(width, 1)
         if "slow_v" in config.heads:
@@ -113,22 +117,31 @@ class TextRLModel(PreTrainedModel):
     ) -> Any:
         """As transformers does it, from safetensors only, and with what is frozen frozen again.
 
-        base: where the language model under an adapter is, if not where it was in training.
+        A stranger's files take no memory before they are known to fit each other. base: where the
+        language model under an adapter is, if not where it was in training.
         """
-        base, wants_info = options.pop("base", None), options.get("output_loading_info")
-        name, revision = pretrained_model_name_or_path, options.get("revision", "main")
-        config: Any = options.get("config") or TextRLConfig.from_pretrained(name, revision=revision)
+        base, revision = options.pop("base", None), options.pop("revision", None)
+        name = str(pretrained_model_name_or_path)
+        folder = fetch(name, "model", (CONFIG_NAME, SAFE_WEIGHTS_NAME), revision)
+        config: Any = options.pop("config", None) or TextRLConfig.from_pretrained(folder)
+        saved = header_of(folder / SAFE_WEIGHTS_NAME)
+        expected = built_on_paper(lambda: cls(config), saved).saved_state()
+        shapes = {name: tuple(tensor.shape) for name, tensor in expected.items()}
+        if differs := difference(shapes, saved):
+            raise UserError(f"the weights in {name!r} are another model's: {differs}")
         if config.lora:
             for option in ("dtype", "device_map", "quantization_config"):
                 if options.get(option) is not None:
                     raise UserError(f"{option} is not for an adapter: merge it first")
-            folder = fetch(str(name), "model", [SAFE_WEIGHTS_NAME], revision)
             model = cls(config, base_lm(config, base))
             model.load_saved_state(load_file(folder / SAFE_WEIGHTS_NAME))
             model.train(False)
             # Whole or not at all: there is nothing to tell of what was missing.
-            return (model, dict.fromkeys(LOADING_INFO, ())) if wants_info else model
-        loaded = super().from_pretrained(name, *arguments, **{**options, "use_safetensors": True})
+            nothing: dict[str, Any] = dict.fromkeys(LOADING_INFO, ())
+            return (model, nothing) if options.get("output_loading_info") else model
+        refuse_adapter(folder)
+        options |= {"config": config, "use_safetensors": True}
+        loaded = super().from_pretrained(folder, *arguments, **options)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
         model._freeze()
         return loaded
@@ -173,6 +186,9 @@ class TextRLModel(PreTrainedModel):
         member: int = 0,
         queries: Queries | None = None,
         stage: Stage = Stage.ALGORITHM,
+        groups: tuple[int, ...] = (),
+        only: tuple[str, ...] = (),
+        spoken: Tensor | None = None,
     ) -> TextRLOutput:
         """Read tokens (batch, time) and evaluate the heads at state_positions (batch, states) only.
 
@@ -184,6 +200,11 @@ class TextRLModel(PreTrainedModel):
         queries: about later steps, which are answered as well; need the positions too.
         stage: whether gradients of the heads reach the encoder (ALGORITHM, BESIDE), only those of
         the queries (ALONE) or none (FROZEN).
+        groups: episodes of similar length, as a batch has them: how many are in each; () = one
+        group. Backbones that pack histories then compute little padding.
+        only: the heads that are asked; () = all.
+        spoken: (batch, tokens) the action numbers of an action's first tokens, where the cache has
+        read them.
         """
         layout = self.config.layouts[member]
         ids = layout.ids(tokens.device)
@@ -192,72 +213,114 @@ class TextRLModel(PreTrainedModel):
             tokens, frames, state_positions = without_actions(
                 tokens, frames, state_positions, first_action
             )
+            groups = ()  # some of these histories have become shorter than others
         if ids is not None:
             tokens = ids[tokens]
         padding = {"attention_mask": attention_mask, "position_ids": position_ids}
+        history = History(tokens, frames, state_positions, groups)
+        packing = self._packing(history)
         with torch.set_grad_enabled(torch.is_grad_enabled() and stage is not Stage.FROZEN):
-            phi, cache = self.encode(tokens, frames, state_positions, past_key_values, padding)
-        output = TextRLOutput(representation=phi, past_key_values=cache)
-        if stage is Stage.ALONE:
-            phi = phi.detach()
-        # To act, the slow copies are enough.
-        self._add_heads(output, phi, layout, is_acting=past_key_values is not None)
-        history = (tokens, frames, state_positions)
+            phi, cache = self._read(history, packing, past_key_values, padding)
+        output = TextRLOutput(past_key_values=cache)
+        read = phi.detach() if stage is Stage.ALONE else phi
+        begun = self._begun(tokens, state_positions, spoken, packing)
+        heads = tuple(head for head in layout.heads if not only or head in only)
+        is_acting = past_key_values is not None  # then the slow copies are enough
+        self._add_heads(output, read, layout, heads, begun, is_acting, packing)
+        output.representation = phi if packing is None else packing.unpack(phi)[0]
         if pairs is not None:
-            ask_world(self, output, history, pairs, member)
+            of_all = queries is not None and not layout.observation_classes
+            ask_world(self, output, history, pairs, member, of_all)
         if queries is not None:
-            self._answer(output, history, queries, member, stage)
-        if pairs is not None and queries is not None and queries.tests is not None:
-            assert output.target_representation is not None
-            with torch.no_grad():
-                z = output.target_representation[pairs.episode, pairs.state]
-                head = self.hindsight[member]
-                assert isinstance(head, HindsightHead)
-                output.imagined_reward = head.expect(z, queries.tests)
+            self._answer(output, history, queries, pairs, member, stage)
         return output
 
+    def _begun(
+        self,
+        tokens: Tensor,
+        positions: Tensor | None,
+        spoken: Tensor | None,
+        packing: Packing | None,
+    ) -> Begun | None:
+        """What has been said of an action at each state, where the policy scores whole ones."""
+        if not self.config.whole_actions:
+            return None
+        assert isinstance(self.policy, ActionPolicy)
+        if spoken is not None:
+            return self.policy.begun(spoken)
+        if positions is None:
+            positions = torch.full_like(tokens[:, :1], tokens.shape[1] - 1)
+        begun = self.policy.begun_at(tokens, positions, self.config.first_action)
+        if packing is None:
+            return begun
+        return Begun(begun.said[packing.place], begun.code[packing.place])
+
     def _add_heads(
-        self, output: TextRLOutput, phi: Tensor, layout: MemberLayout, is_acting: bool
+        self,
+        output: TextRLOutput,
+        phi: Tensor,
+        layout: MemberLayout,
+        heads: tuple[str, ...],
+        begun: Begun | None,
+        is_acting: bool,
+        packing: Packing | None,
     ) -> None:
         """Add what the policy, Q and V say of the representation."""
-        heads, actions, units = layout.heads, layout.action_numbers, layout.units
+        actions, units = layout.action_numbers, layout.units
+
+        def padded(*said: Tensor) -> Tensor:
+            return torch.stack(said) if packing is None else packing.unpack(*said)
+
         if "policy" in heads:
-            policy = self._logits(phi) if self.config.lm else self.policy(phi)
-            output.policy = policy[..., actions]
-        # The same numbers; only the gradient on its way back is scaled.
-        phi = phi.detach() + self.config.value_gradient * (phi - phi.detach())
+            if begun is not None:
+                policy = self.policy(phi, begun)
+            else:
+                policy = self._logits(phi) if self.config.lm else self.policy(phi)
+            output.policy = padded(policy[..., actions])[0]
+        phi = felt(phi, self.config.value_gradient)
         if "v" in heads:
-            output.v = units.of(self.v(phi).squeeze(-1))
+            output.v = padded(units.of(self.v(phi).squeeze(-1)))[0]
         if "slow_v" in heads and not is_acting:
             with torch.no_grad():
-                output.slow_v = units.of(self.slow_v(phi).squeeze(-1))
+                output.slow_v = padded(units.of(self.slow_v(phi).squeeze(-1)))[0]
         if "q" in heads:
             if not is_acting:
                 fast = [self.of_tokens(head, phi)[..., actions] for head in self.q]
-                output.q = torch.stack([units.of(each) for each in fast])
+                output.q = padded(*map(units.of, fast))
             with torch.no_grad():
                 slow = [self.of_tokens(head, phi)[..., actions] for head in self.target_q]
-                output.target_q = torch.stack([units.of(each) for each in slow])
+                output.target_q = padded(*map(units.of, slow))
 
     def _answer(
         self,
         output: TextRLOutput,
-        history: tuple[Tensor, Any, Tensor | None],
+        history: History,
         queries: Queries,
+        pairs: Pairs | None,
         member: int,
         stage: Stage,
     ) -> None:
-        """Add what the histories say to the queries, and of what comes next."""
+        """Add what the histories say to the queries, and of what comes next.
+
+        pairs: of histories that are compared by what they say to the same queries.
+        """
         assert output.representation is not None
         phi = output.representation[:, : queries.step.shape[1]]
         if stage is Stage.ALGORITHM:  # only the metric asks: as with the models of the world
-            phi = phi.detach() + self.config.world_gradient * (phi - phi.detach())
-        said = self.hindsight[member](phi, queries)
+            phi = felt(phi, self.config.world_gradient)
+        head = self.hindsight[member]
+        assert isinstance(head, HindsightHead)
+        said = head(phi, queries)
         output.answers, output.next_reward, output.next_dynamics = said
         has_classes = self.config.layouts[member].observation_classes > 0
         if not has_classes and output.target_representation is None:
             with torch.no_grad():
-                output.target_representation, _ = self.encode(*history, slow=True)
+                output.target_representation = self.encode(history, slow=True)
+        if pairs is not None and queries.tests is not None:
+            assert output.target_representation is not None
+            with torch.no_grad():
+                z = output.target_representation[pairs.episode, pairs.state]
+                output.imagined_reward = head.expect(z, queries.tests)
 
     @property
     def output_embeddings(self) -> Tensor:
@@ -279,29 +342,56 @@ class TextRLModel(PreTrainedModel):
         said: Tensor = head(phi, self.output_embeddings) if shares else head(phi)
         return said
 
-    def encode(
+    def _packing(self, history: History, is_read: Tensor | None = None) -> Packing | None:
+        """How histories are packed, if they are."""
+        is_new = self.config.lm is None and self.config.backbone in PACKING_BACKBONES
+        if history.state_positions is None or not is_new:
+            return None
+        time = history.tokens.shape[1]
+        return Packing.of(history.state_positions, time, history.groups, is_read)
+
+    def encode(self, history: History, slow: bool = False, is_read: Tensor | None = None) -> Tensor:
+        """The representations (batch, states, width), without any head.
+
+        slow: by the slow copies of the encoder. is_read: (batch, states), True where one is needed;
+        elsewhere it may be any.
+        """
+        packing = self._packing(history, is_read)
+        phi, _ = self._read(history, packing, slow=slow)
+        return phi if packing is None else packing.unpack(phi)[0]
+
+    def _read(
         self,
-        tokens: Tensor,
-        frames: Frames | Patches | None,
-        state_positions: Tensor | None,
+        history: History,
+        packing: Packing | None,
         cache: Any = None,
         padding: Mapping[str, Tensor | None] | None = None,
         slow: bool = False,
     ) -> tuple[Tensor, Any]:
-        """phi (batch, states, width) and the cache after the tokens; slow: by the slow copies."""
+        """phi (batch, states, width), or (states, width) if packed, and the cache after the tokens.
+
+        slow: by the slow copies.
+        """
+        tokens, frames, state_positions, _ = history
         backbone = self.target_backbone if slow and not self.config.lora else self.backbone
         representation = self.target_representation if slow else self.representation
-        embedded = backbone.get_input_embeddings()(tokens)  # type: ignore[operator]
+        of_token = backbone.get_input_embeddings()  # type: ignore[operator]
+        embedded = of_token(tokens if packing is None else packing.pack(tokens))
         if frames is not None:
             if isinstance(frames, Patches):
                 patches = frames.embedded
             else:
                 patches = (self.target_frames if slow else self.frames)(frames.pixels)
             places = torch.arange(self.config.patches, device=tokens.device)
-            at = (frames.episode[:, None], frames.position[:, None] + places)
+            at: tuple[Tensor, ...] = (frames.episode[:, None], frames.position[:, None] + places)
+            if packing is not None:
+                at = (packing.rows_at(*at),)
             embedded = embedded.index_put(at, patches, accumulate=True)
-        # A language model is transformers' own, which computes every place.
-        extra = (padding or {}) if self.config.lm else {"read_at": state_positions}
+        extra: Mapping[str, Any] = {"read_at": state_positions}
+        if self.config.lm:  # transformers' own, which computes every place
+            extra = padding or {}
+        elif self.config.backbone in PACKING_BACKBONES:
+            extra = {"packing": packing}
         with slow_adapter(backbone) if slow and self.config.lora else contextlib.nullcontext():
             read = backbone(
                 inputs_embeds=embedded,

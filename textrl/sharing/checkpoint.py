@@ -16,7 +16,8 @@ from textrl.data.files import flush, scratch_folder
 from textrl.data.task_file import TASK_FILE, describe_task, read_task_file
 from textrl.errors import UserError, first_line
 from textrl.model.build import model_of_member
-from textrl.model.network import LOADING_INFO, TextRLModel
+from textrl.model.config import TextRLConfig
+from textrl.model.network import TextRLModel
 from textrl.sharing.card import model_card
 from textrl.tasks.members import Members
 
@@ -28,6 +29,10 @@ TOKENIZER_FILES = (
 """The language; which of them there are depends on its tokenizer."""
 LOADED_FILES = ("config.json", TASK_FILE, WEIGHTS_FILE, *TOKENIZER_FILES)
 """What of a checkpoint on the Hub is downloaded to load it."""
+
+
+LARGEST_TEXT = 256_000_000
+"""Bytes of a file beside the weights; the largest tokenizers have 35 million."""
 
 
 def save_checkpoint(folder: Path, model: TextRLModel, members: Members, run: TrainConfig) -> None:
@@ -50,6 +55,9 @@ def checkpoint_folder(name: str) -> Path:
     folder = fetch(name, "model", LOADED_FILES)
     if not (folder / "config.json").is_file():
         raise UserError(f"{name!r} is no checkpoint: it has no config.json")
+    for path in (path for pattern in LOADED_FILES for path in folder.glob(pattern)):
+        if path.name != WEIGHTS_FILE and path.stat().st_size > LARGEST_TEXT:
+            raise UserError(f"{path} is damaged: it has more than {LARGEST_TEXT:,} bytes")
     return folder
 
 
@@ -66,20 +74,11 @@ def load_model(name: str, base: str | None = None) -> TextRLModel:
     """
     folder = checkpoint_folder(name)
     try:
-        loaded: Any = TextRLModel.from_pretrained(folder, output_loading_info=True, base=base)
+        model: TextRLModel = TextRLModel.from_pretrained(folder, base=base)
     except UserError:
         raise
     except Exception as error:  # a stranger's files can break transformers in any way
         raise UserError(f"cannot load a checkpoint from {name!r}: {first_line(error)}") from error
-    model: TextRLModel
-    model, info = loaded
-    for what in LOADING_INFO:
-        if info[what]:
-            first = sorted(map(str, info[what]))[0]
-            raise UserError(
-                f"the weights in {name!r} are another model's:"
-                f" {what.replace('_', ' ')}, first {first}"
-            )
     model.train(False)
     return model
 
@@ -89,7 +88,31 @@ def load_checkpoint(name: str, base: str | None = None) -> tuple[TextRLModel, Me
     folder = checkpoint_folder(name)
     task, settings = read_task_file(folder / TASK_FILE)
     model = load_model(name, base)
-    return model, Members.of_saved(task, settings, folder)
+    members = Members.of_saved(task, settings, folder)
+    if (fault := mismatch(model.config, members)) is not None:
+        raise UserError(f"the weights in {name!r} are another task's than its {TASK_FILE}: {fault}")
+    return model, members
+
+
+def mismatch(shape: TextRLConfig, members: Members) -> str | None:
+    """In what a network's shape does not fit its tasks."""
+    language = members.language
+    pairs: dict[str, tuple[Any, Any]] = {
+        "tokens": (shape.vocabulary, len(language.tokens)),
+        "actions": (shape.action_tokens, len(language.actions)),
+        "first action": (shape.first_action, language.first_action),
+        "tasks": (len(shape.layouts), len(members.tasks)),
+        "frames": (shape.frame_shape, members.frame_shape),
+    }
+    for layout, task in zip(shape.layouts, members.tasks.values(), strict=False):
+        pairs |= {
+            f"tokens of {task.name}": (layout.tokens, len(task.language.tokens)),
+            f"actions of {task.name}": (layout.actions, len(task.language.actions)),
+        }
+    for what, (has, needs) in pairs.items():
+        if has != needs:
+            return f"{what}: {has} and {needs}"
+    return None
 
 
 def load_agent(

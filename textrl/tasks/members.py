@@ -18,6 +18,7 @@ from textrl.tasks.entry import task_class
 from textrl.tasks.task import AnyTask, Share, Task
 
 T = TypeVar("T", bound=AnyTask)
+LONGEST_REASON = 300
 
 
 @dataclass(frozen=True)
@@ -84,8 +85,11 @@ class Members:
         try:
             each = {part: settings[part] for part in parts} if len(parts) > 1 else {name: settings}
             return cls({n: task_class(n).from_settings(of, folder) for n, of in each.items()})
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise UserError(f"the settings of the task {name!r} are damaged: {error}") from error
+        except UserError:
+            raise
+        except Exception as error:  # a stranger's settings can be anything
+            told = str(error)[:LONGEST_REASON]
+            raise UserError(f"the settings of the task {name!r} are damaged: {told}") from error
 
     def one(self, name: str | None = None) -> tuple[int, Any]:
         """The number of one of them, and the task; name: which, where there are several."""

@@ -15,7 +15,7 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from textrl.config.options import NoOptions
-from textrl.config.train import MemberConfig, TrainConfig
+from textrl.config.train import PACKING_BACKBONES, MemberConfig, TrainConfig
 from textrl.data.batches import Batches, EpisodeBatches
 from textrl.data.dataset import Rows, best_episodes, load_episodes, returns_by_behaviour
 from textrl.data.download import fetch
@@ -162,6 +162,12 @@ class Task(AnyTask):
         """The returns of its data, which scores are compared with."""
         return np.concatenate(list(returns_by_behaviour(self.rows(member)).values()))
 
+    _remark = ""
+
+    def before_training(self) -> str:
+        """Of rewards that cannot be right."""
+        return self._remark
+
     def batches(
         self,
         member: MemberConfig,
@@ -176,7 +182,7 @@ class Task(AnyTask):
             )
         rows = self.rows(member) if rows is None else rows
         longest = None if member.window else member.context
-        check_episodes(rows, self.language, longest, self.observation_classes)
+        self._remark = check_episodes(rows, self.language, longest, self.observation_classes)
         top: float | None = getattr(member.algo_options, "keep_top", None)
         keep = None if top is None else best_episodes(rows, top)
         common: dict[str, Any] = {
@@ -190,7 +196,9 @@ class Task(AnyTask):
         episodes = len(rows) if keep is None else len(keep)
         if not member.window:
             every = run.bisimulation.compares_every
-            return EpisodeBatches(rows, self.language, whole_every=every, **common), episodes
+            packs = run.backbone in PACKING_BACKBONES
+            batches = EpisodeBatches(rows, self.language, packs=packs, whole_every=every, **common)
+            return batches, episodes
         windows = WindowBatches(
             rows,
             self.language,
@@ -199,6 +207,7 @@ class Task(AnyTask):
             frame_shape=self.frame_shape,
             patches=member.patches,
             discount=member.discount,
+            shift=member.shift_frames,
             **common,
         )
         return windows, episodes

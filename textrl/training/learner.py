@@ -164,6 +164,7 @@ class Learner:
             member=batch.member,
             queries=queries,
             stage=stage,
+            groups=batch.groups,
         )
         # Whatever precision the model computes in, sums over thousands of tokens need single.
         outputs = convert_to_fp32(outputs)

@@ -97,6 +97,18 @@ def test_a_file_of_nothing(run: Run, tmp_path: Path) -> None:
     assert run("--check", tmp_path / "nowhere.jsonl")[0] == 2
 
 
+def test_a_reward_that_cannot_be_right(run: Run, tmp_path: Path) -> None:
+    lines = [json.dumps({"messages": [USER, {**AGENT, "reward": n % 5}]}) for n in range(30)]
+    lines[17] = json.dumps({"messages": [USER, {**AGENT, "reward": 3e7}]})
+    (tmp_path / "talks.jsonl").write_text("\n".join(lines))
+    code, out, _ = run("--check", tmp_path / "talks.jsonl")
+    assert code == 0 and "warning: line 18: a return of 3e+07" in out
+    lines[17] = json.dumps({"messages": [USER, {**AGENT, "reward": 1e30}]})
+    (tmp_path / "talks.jsonl").write_text("\n".join(lines))
+    code, out, _ = run("--check", tmp_path / "talks.jsonl")
+    assert code == 2 and "line 18: the reward of message 2 is 1e+30: at most 1e+15" in out
+
+
 def test_many_bad_rows_are_told_in_few_lines(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

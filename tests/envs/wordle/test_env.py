@@ -10,6 +10,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import textrl.envs.registration  # noqa: F401 (registers the environments)
+from textrl.envs.wordle import rendering
 from textrl.envs.wordle.env import WordleEnv, WordleVectorEnv
 from textrl.envs.wordle.game import colour, colours_of, encode_words
 from textrl.envs.wordle.words import WordList
@@ -213,3 +214,64 @@ def test_the_board_is_drawn_with_colours_and_marks(env: WordleEnv) -> None:
     assert plain == ["[C] L (E)(A)(T)", *[" _  _  _  _  _ "] * 5]
     assert "\033[30;42m[C]" in picture
     assert "\033[30;43m(E)" in picture
+
+
+def test_a_word_is_guessed_as_its_letters_are(env: WordleEnv) -> None:
+    through_wrappers = gymnasium.make("textrl/Wordle-v0", words=WORDS)
+    for other in ("slate", "SLATE", " Slate "):
+        env.reset(options={"answer": "crate"})
+        expected = env.step(letters("slate"))
+        through_wrappers.reset(options={"answer": "Crate"})
+        board, *rest = through_wrappers.step(other)
+        np.testing.assert_array_equal(board, expected[0])
+        assert tuple(rest) == expected[1:]
+
+
+def test_a_word_that_is_none_is_refused_and_costs_no_turn(env: WordleEnv) -> None:
+    env.reset(options={"answer": "crate"})
+    with pytest.raises(UserError, match=r"'moust' is not one of the 10 words .* mean 'moist'\?"):
+        env.step("moust")
+    with pytest.raises(UserError, match=r"'' is not one of .*: guess one of env\.words\.guesses"):
+        env.step("")
+    board, *_ = env.step("moist")
+    assert (board[0] >= 0).all() and (board[1:] == -1).all()
+
+
+@pytest.mark.parametrize("mode", ["ansi", "rgb_array"])
+def test_gymnasium_finds_no_fault_in_pictures(mode: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        env = gymnasium.make("textrl/Wordle-v0", words="full", render_mode=mode)
+        check_env(env.unwrapped)
+    many = gymnasium.make_vec("textrl/Wordle-v0", num_envs=2, render_mode=mode)
+    many.reset(seed=0)
+    assert len(many.render()) == 2
+
+
+def test_the_picture_has_a_tile_for_each_letter_in_its_colour() -> None:
+    env = WordleEnv(WORDS, render_mode="rgb_array")
+    env.reset(options={"answer": "crate"})
+    env.step("trace")
+    picture = env.render()
+    assert picture.dtype == np.uint8 and picture.shape == (378, 316, 3)
+    corner = rendering.GAP + np.arange(6) * (rendering.TILE + rendering.GAP)
+    tiles = picture[np.ix_(corner, corner[:5])]
+    yellow, green = rendering.COLOURS[1], rendering.COLOURS[2]
+    assert [tuple(tile) for tile in tiles[0].tolist()] == [yellow, green, green, yellow, green]
+    assert (tiles[1:] == rendering.EMPTY).all()
+
+    def ink(row: int, column: int) -> np.ndarray:
+        y, x = corner[row], corner[column]
+        return (picture[y : y + rendering.TILE, x : x + rendering.TILE] == 255).all(axis=-1)
+
+    assert ink(0, 0).sum() == 11 * rendering.PIXEL**2  # T: a bar of five dots and a stem of six
+    assert not ink(1, 0).any()
+
+
+def test_letters_can_be_read_on_every_colour() -> None:
+    def luminance(colour: tuple[int, ...]) -> float:
+        part = [c / 255 / 12.92 if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in colour]
+        return float(np.dot(part, [0.2126, 0.7152, 0.0722]))
+
+    for colour_of_tile in rendering.COLOURS.values():
+        assert (luminance(rendering.INK) + 0.05) / (luminance(colour_of_tile) + 0.05) >= 4.5
