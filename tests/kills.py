@@ -24,6 +24,8 @@ from tests.hub_server import HubServer
 HUB = HubServer()
 os.environ |= {"HF_ENDPOINT": HUB.url, "HF_HUB_DISABLE_XET": "1", "HF_TOKEN": "hf_canwrite"}
 os.environ |= {"HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+# On a busy machine, threads that wait by turning in circles take the time of those they wait for.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 # ruff: noqa: E402
 from datasets import load_from_disk

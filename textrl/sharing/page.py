@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # read when gradio is imported
 
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from gradio import Server
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -52,6 +54,14 @@ def new_server(title: str, files: Mapping[str, Path], doors: Iterable[str], long
 
     for path, file in files.items():
         app.get(path)(serve_file(file))
+
+    @app.exception_handler(RequestValidationError)
+    def refuse(request: Request, error: RequestValidationError) -> JSONResponse:
+        # FastAPI's own answer repeats what was sent, which fails where that is no text.
+        first = error.errors()[0]
+        where = ".".join(str(part)[:40] for part in first["loc"])
+        return JSONResponse({"error": f"malformed request: {where}: {first['msg'][:200]}"}, 422)
+
     app.add_middleware(Gate, paths=frozenset((*files, STARTUP, *doors)), longest=longest)
     return app
 
