@@ -35,6 +35,8 @@ PLAY = {
     "/api/step": {"game": "x"},
     "/api/colours": {"game": "x", "colours": [0, 1, 2, 0, 1]},
     "/api/back": {"game": "x"},
+    "/api/look": {"game": "x"},
+    "/api/analysis": {"game": "x"},
     "/api/judge": {"game": "x", "word": "crane"},
 }
 

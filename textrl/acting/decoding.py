@@ -95,10 +95,15 @@ class Spelling:
         episodes: int,
         random: torch.Generator,
         is_stuck: Tensor | None = None,
+        tells: bool = False,
     ) -> None:
-        """is_stuck: (episodes,), those whose action is drawn in any case; with one candidate."""
+        """is_stuck: (episodes,), those whose action is drawn in any case; with one candidate.
+
+        tells: scores are kept token by token, even where only whole candidates are compared.
+        """
         self._decoding, self._candidates = decoding, candidates
         self._episodes, self._random, self._is_stuck = episodes, random, is_stuck
+        self._tells = tells or candidates == 1
         self._log_odds: Tensor | None = None  # of each candidate so far, by the policy
         self._q: Tensor | None = None  # of its last token
         self.choices: list[Choice] = []
@@ -106,7 +111,7 @@ class Spelling:
     def extend(self, output: TextRLOutput, legal: Tensor) -> Choice:
         """Choose the next token of every candidate; output, legal: of the rows so far."""
         decoding, scores = self._decoding, None
-        if self._candidates == 1 or self._episodes == 1:  # one may be told of
+        if self._tells:
             scores = action_scores(output, legal[:, None], decoding.beta, decoding.acts_by)[:, 0]
             scores = scores / decoding.temperature
         if self._candidates > 1:
