@@ -15,7 +15,6 @@ os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # read when gradio is imported
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
-=======
 from fastapi.responses import JSONResponse, Response
 from gradio import Server
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
