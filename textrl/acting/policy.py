@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from textrl.acting.decoding import Choice, Decoding, Spelling
-from textrl.acting.stuck import Views
 from textrl.data.frames import Pixels
 from textrl.data.language import ActionGrammar, Language
 from textrl.losses.ops import legal_only
@@ -153,13 +152,11 @@ class Policy:
         """apart: each episode is a row of its own, of which everything can be told."""
         self._model, self._language, self._decoding = model, language, decoding
         self._candidates = decoding.candidates_of(model)
-        can_stick = decoding.unstick and not decoding.sample and self._candidates == 1
-        self._views = Views(decoding.unstick) if can_stick else None
         self._grammar = Grammar.of(language.grammar, model.device)
         self._random = torch.Generator(device=model.device).manual_seed(seed)
         self._cache: Any
         self._apart = apart
-        self._shares_rows = not (decoding.sample or model.config.window or can_stick or apart)
+        self._shares_rows = not (decoding.sample or model.config.window or apart)
         self._row: NDArray[np.int64]  # of each episode, among those that the model reads
         self._moves: Tensor | None = None  # which rows of the cache come next, if not the same
         self._unread: list[Turn]  # what the model has not read yet; the last has no action yet
@@ -179,8 +176,6 @@ class Policy:
         if self._shares_rows and frames is None:
             prompt, self._row = alike(prompt)
         self._unread = [self._turn(prompt, frames)]
-        if self._views is not None:
-            self._views.begin(prompt, frames)
 
     @torch.inference_mode()
     def act(
@@ -202,12 +197,7 @@ class Policy:
         tells = self._apart or len(self._row) == 1
         values_last = self._candidates > 1 and not tells
         allowed, states = self._allowed(grammar, len(unread))
-        is_stuck = None
-        if self._views is not None:
-            is_stuck = torch.from_numpy(self._views.is_stuck()).to(unread.device)
-        spelling = Spelling(
-            self._decoding, self._candidates, len(unread), self._random, is_stuck, tells
-        )
+        spelling = Spelling(self._decoding, self._candidates, len(unread), self._random, tells)
         spoken = unread[:, :0]
         while not spelling.choices or states.any():
             only = ("policy",) if values_last and not allowed.can_end[states].any() else ()
@@ -295,8 +285,6 @@ class Policy:
             self._go_on_with(rows[:, 0])
             tokens = rows[:, 1:]
         self._unread.append(self._turn(tokens, frames))
-        if self._views is not None:
-            self._views.see(tokens, frames)
 
     @torch.inference_mode()
     def _turn(self, tokens: NDArray[np.int64], frames: Pixels | None) -> Turn:
@@ -319,8 +307,6 @@ class Policy:
         else:
             self._row = np.arange(len(rows))
         self._go_on_with(rows)
-        if self._views is not None:
-            self._views.keep(episodes)
 
     def _go_on_with(self, rows: NDArray[np.int64]) -> None:
         """Let these rows of the model's be the next ones; one may be there several times."""

@@ -327,9 +327,18 @@ def test_the_word_of_the_day_is_played_once(visit: Visit, words: WordList) -> No
 
 def test_watch_plays_by_itself_until_it_is_paused(visit: Visit) -> None:
     visitor = visit(mode="watch")
-    visitor.click("Play by itself")
-    expect(visitor.page.locator("#left .row[role=img]")).not_to_have_count(0)
-    visitor.click("Pause")
+    # Within the browser, so that it is paused after the first guess however slow the machine is.
+    visitor.page.evaluate(
+        """async () => {
+            const press = name => [...document.querySelectorAll("#actions button")]
+                .find(button => button.textContent === name).click();
+            press("Play by itself");
+            while (!document.querySelector("#left .row[role=img]"))
+                await new Promise(wake => setTimeout(wake, 20));
+            press("Pause");
+        }"""
+    )
+    visitor.ready()
     paused = len(visitor.rows("left"))
     visitor.page.wait_for_timeout(2000)
     assert len(visitor.rows("left")) == paused
