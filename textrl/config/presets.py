@@ -8,6 +8,7 @@ command line --gridworld.expectile 0.9, and in YAML as sections:
       expectile: 0.9
 """
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -287,7 +288,12 @@ def save_config(config: TrainConfig, path: Path) -> None:
     several = len(settings.own) > 1
     content = settings.shared | (settings.own if several else next(iter(settings.own.values())))
     text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
-    path.write_text(text, encoding="utf-8")
+    partial = path.with_name(f".{path.name}.partial")
+    try:  # whole or not at all: on a full disk it would be an empty file
+        partial.write_text(text, encoding="utf-8")
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def read_yaml(path: Path) -> Mapping[Any, Any]:

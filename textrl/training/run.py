@@ -1,7 +1,9 @@
 """A training run from its settings to its report: tasks -> data -> model -> train -> judge."""
 
+import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,6 +12,7 @@ import torch
 import transformers
 from accelerate import Accelerator, DistributedType
 from accelerate.utils import DistributedDataParallelKwargs, broadcast_object_list, set_seed
+from filelock import FileLock, Timeout
 from tqdm import tqdm
 from transformers.utils import CONFIG_NAME
 
@@ -34,6 +37,7 @@ from textrl.training.learner import make_loss, parameters_to_train
 from textrl.training.loop import Hooks, train_loop
 from textrl.training.units import value_units
 
+LOCK_FILE = ".lock"
 ENCODER = ("backbone.", "frames.", "representation.")
 """The weights between the history and what the heads read."""
 
@@ -76,13 +80,16 @@ def train(run: TrainConfig) -> Path:
         export=lambda model, folder: save_checkpoint(folder, model, members, run),
         publish=partial(publish_on_the_way, output, model, members, run),
     )
-    try:
-        loss = make_loss(run, units)
-        state = train_loop(run, accelerator, model, loss, batches, hooks, output, surveys)
-    except KeyboardInterrupt:
-        if accelerator.is_main_process and (output / WEIGHTS_FILE).is_file():
-            print(f"\nsaved in {output}: the same command with --resume goes on", file=sys.stderr)
-        raise
+    with claimed(output, accelerator.is_main_process):
+        try:
+            loss = make_loss(run, units)
+            state = train_loop(run, accelerator, model, loss, batches, hooks, output, surveys)
+        except KeyboardInterrupt:
+            if accelerator.is_main_process and (output / WEIGHTS_FILE).is_file():
+                print(
+                    f"\nsaved in {output}: the same command with --resume goes on", file=sys.stderr
+                )
+            raise
     accelerator.print(
         f"{state.step} steps in {state.seconds / 60:.1f} minutes -> {output / WEIGHTS_FILE}"
     )
@@ -93,6 +100,28 @@ def train(run: TrainConfig) -> Path:
         trained = model if is_whole else load_model(str(output)).to(accelerator.device)
         report(run, output, members, trained)
     return output
+
+
+@contextlib.contextmanager
+def claimed(output: Path, is_main: bool) -> Iterator[None]:
+    """Keep a second run out of the folder: two would write over each other.
+
+    Such as one whose parent was killed, and that goes on alone.
+    """
+    if not is_main:
+        yield
+        return
+    lock = FileLock(output / LOCK_FILE)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise UserError(
+            f"another process is training in {str(output)!r}: wait for it, or end it first"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def take_encoder(model: TextRLModel, name: str) -> None:
