@@ -130,10 +130,20 @@ def judged(options: argparse.Namespace) -> dict[str, Any]:
         print(f"\n{told}")
         report["against"] = {"checkpoint": options.against, **difference}
     is_log = isinstance(task, LoggedTask)
-    if options.offline or (options.offline is None and is_log):
+    if options.offline is None and is_log and is_untold(options, model):
+        print("\nno estimate of what it would earn: it compares whole candidates; --candidates 1")
+    elif options.offline or (options.offline is None and is_log):
         doubts = judgement.warnings if is_log else []
         report["offline"] = offline_verdict(options, task, model, other, doubts)
     return report
+
+
+def is_untold(options: argparse.Namespace, model: Any) -> bool:
+    """Whether the agent acts in a way of which logs cannot tell what it would earn."""
+    from textrl.acting.decoding import Decoding
+
+    decoding = Decoding.of(model, True, options.beta, options.candidates)
+    return decoding.candidates_of(model) > 1
 
 
 def rival(options: argparse.Namespace, task: Any, model: Any) -> Any:

@@ -170,8 +170,6 @@ def of_member(draw: st.DrawFn, task: str) -> dict[str, Any]:
         found["frame_precision"] = draw(st.sampled_from(["auto", "float32", "bfloat16"]))
         found["hide_actions"] = draw(st.booleans())
         found["shift_frames"] = draw(st.sampled_from([0, 3]))
-    if task != "text" and found["candidates"] == 1:
-        found["unstick"] = draw(st.integers(0, 2))
     if task == "wordle":
         found |= {"words": "words.txt", "constrain": draw(st.booleans())}
     if task == "text":

@@ -48,6 +48,9 @@ class WordList:
         if len(set(self.guesses)) < max(2, len(self.guesses)) or not self.answers:
             raise ValueError("a word list has an answer, two guesses or more, and no word twice")
 
+    def __hash__(self) -> int:
+        return hash(self.digest)  # known once, where that of thousands of words is not
+
     @cached_property
     def digest(self) -> str:
         """Names the list by its content: for caches, and to tell checkpoints' lists apart."""

@@ -36,14 +36,12 @@ def estimates_introduction(results: Mapping[str, Any]) -> str:
     return (
         "## Estimates against scores (not in the paper)\n\n"
         f"`textrl reproduce --only {OPE}` made these on {results['made']}, on {machine['cores']}"
-        f" CPU cores (torch {machine['torch']}). Minutes: {took}. Every policy is a checkpoint of a"
-        " short run at some beta, token by token; it was played, and estimated from episodes of"
-        f" the data, which earned: {data}. Regret is what choosing the policy of the highest"
-        " estimate costs against choosing the one of the highest score; by likelihood, the"
-        " checkpoint that gives the data the highest likelihood, at a mean beta; CQL has none, and"
-        " so cannot be chosen that way. The rule by which the doubly robust estimate stops"
-        " correcting was chosen after a look at the first gridworld policies, so that task is"
-        " no independent test of it."
+        f" CPU cores (torch {machine['torch']}). Minutes of one core, training left out: {took}."
+        " Every policy is a checkpoint of a short run at some beta or temperature, token by token;"
+        " it was played, and estimated from episodes that none was trained on, which earned:"
+        f" {data}. Regret is what choosing the policy of the highest estimate costs against"
+        " choosing the one of the highest score; by likelihood, the checkpoint that gives the data"
+        " the highest likelihood, at a mean beta; CQL has none, and so cannot be chosen that way."
     )
 
 

@@ -1,11 +1,10 @@
 """How far off-policy estimates can be trusted: estimates against scores, where both can be had."""
 
-import copy
 import json
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from accelerate.utils import set_seed
 from textrl.acting.decoding import Decoding
 from textrl.config.presets import configure
 from textrl.data.batches import read_rows
+from textrl.data.files import scratch_folder
 from textrl.evaluation.ope import Candidate, Evaluator, Logs
 from textrl.evaluation.play import evaluate
 from textrl.evaluation.report import table, write_json
@@ -29,6 +29,9 @@ from textrl.training.learner import make_loss
 from textrl.training.loop import Hooks, train_loop
 from textrl.training.units import value_units
 
+COOL = 0.5  # a temperature below that of training
+OTHERS = 1_000  # added to the seed of the episodes to estimate from: none was trained on
+
 
 @dataclass(frozen=True)
 class Training:
@@ -39,6 +42,15 @@ class Training:
     """When it samples."""
     greedy: tuple[float, ...] = ()
     """When it does not."""
+    cool: tuple[float, ...] = ()
+    """When it samples at half the temperature."""
+
+    @property
+    def decodings(self) -> list[Decoding]:
+        """All of them."""
+        ways = [Decoding(beta, sample=True) for beta in self.betas]
+        ways += [Decoding(beta, sample=False) for beta in self.greedy]
+        return ways + [Decoding(beta, sample=True, temperature=COOL) for beta in self.cool]
 
 
 @dataclass(frozen=True)
@@ -48,7 +60,8 @@ class Study:
     settings: Mapping[str, Any]
     """Of every run, over the quick preset."""
     trainings: Mapping[str, Training]
-    """By algorithm; the first one's values are the encoder's, the last one imitates the data."""
+    """By algorithm; the last one's last policy imitates the data. Values are fitted on the
+    representation of whichever has some."""
     fit: int
     """Episodes that values are fitted on."""
     judge: int
@@ -61,33 +74,33 @@ STUDIES = {
     "gridworld": Study(
         {"evaluate_every": 50},
         {
-            "cql": Training((100, 250, 500, 1000), (3.0, 10.0, 30.0, 100.0), (100.0,)),
-            "filtered-bc": Training((100, 500)),
-            "bc": Training((100, 600), greedy=(1.0,)),
+            "cql": Training((100, 250, 500), (3.0, 10.0, 30.0, 100.0), (100.0,)),
+            "filtered-bc": Training((100, 300)),
+            "bc": Training((50, 100, 300), greedy=(1.0,), cool=(0.5,)),
         },
-        fit=1500,
-        judge=1000,
-        play=1000,
+        fit=600,
+        judge=400,
+        play=400,
     ),
     "twenty": Study(
         {"evaluate_every": 50, "batch_size": 16, "episodes": 20_000},
         {
-            "ilql": Training((50, 100, 200, 350), (0.0, 1.0, 4.0, 16.0), (4.0,)),
-            "bc": Training((50, 250), greedy=(1.0,)),
+            "bc": Training((100, 300), greedy=(1.0,), cool=(0.5,)),
+            "ilql": Training((100, 300, 600), (0.0, 1.0, 4.0, 16.0), (4.0,), cool=(0.0,)),
         },
-        fit=600,
-        judge=400,
-        play=320,
+        fit=400,
+        judge=250,
+        play=160,
     ),
     "wordle": Study(
         {"evaluate_every": 50, "batch_size": 32, "episodes": 40_000},
         {
-            "ilql": Training((100, 200, 400, 600), (0.0, 4.0, 16.0, 64.0), (64.0,)),
-            "bc": Training((100, 400), greedy=(1.0,)),
+            "bc": Training((100, 300), greedy=(1.0,), cool=(0.5,)),
+            "ilql": Training((150, 400, 800), (0.0, 4.0, 16.0, 64.0), (64.0,), cool=(0.0,)),
         },
-        fit=1500,
-        judge=1000,
-        play=944,
+        fit=700,
+        judge=400,
+        play=236,
     ),
 }
 
@@ -103,7 +116,7 @@ def calibrate(runs: Path, output: Path, only_plan: bool, only_finished: bool) ->
         print("\n".join(f"  {name}" for name in left))
         return
     for name in left if not only_finished else ():
-        write_json(files[name], study(name, STUDIES[name]))
+        write_json(files[name], study(name, STUDIES[name], folder / name))
     if any(file.is_file() for file in files.values()):
         collect(files, output)
 
@@ -129,56 +142,78 @@ def collect(files: Mapping[str, Path], output: Path) -> None:
     print(f"-> {draw(tasks, output / f'{OPE}.png')}")
 
 
-def study(name: str, plan: Study, seed: int = 0) -> dict[str, Any]:
-    """Train, estimate and play; gives what results/ope.json has of a task."""
-    began = time.perf_counter()
-    snapshots = {
-        algo: snapshots_of(name, algo, plan, each, seed) for algo, each in plan.trainings.items()
-    }
+def study(name: str, plan: Study, folder: Path, seed: int = 0) -> dict[str, Any]:
+    """Train, estimate and play; gives what results/ope.json has of a task.
+
+    What is in the folder already is not made again.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
     run = configure(name, "quick", algo=next(iter(plan.trainings)), **plan.settings)
     task = Members.of_run(run).one()[1]
-    first, *_, last = (found[max(found)] for found in snapshots.values())
-    evaluator = Evaluator(logs_of(task, run.members[name], plan, seed), first, [last])
-    policies = []
+    snapshots = {
+        algo: snapshots_of(name, algo, plan, each, seed, folder)
+        for algo, each in plan.trainings.items()
+    }
+    last = {algo: found[max(found)] for algo, found in snapshots.items()}
+    encoder = next(model for model in last.values() if "q" in model.config.heads)
+    *_, imitator = last.values()
+    evaluator = Evaluator(logs_of(task, plan, seed), encoder, [imitator])
+    noted = folder / "policies.jsonl"
+    lines = noted.read_text().splitlines() if noted.is_file() else []
+    done = {(each["algo"], each["steps"], *each["way"]): each for each in map(json.loads, lines)}
     for algo, training in plan.trainings.items():
-        ways = [(beta, True) for beta in training.betas]
-        ways += [(beta, False) for beta in training.greedy]
         for step, model in snapshots[algo].items():
-            for beta, sample in ways:
-                decoding = Decoding(beta, sample, acts_by=model.config.acts_by)
-                policies.append(
-                    {
-                        **{"algo": algo, "steps": step, "beta": beta, "sampled": sample},
-                        **compared(task, model, decoding, evaluator, plan, seed),
-                    }
-                )
-                print(f"{name} {policies[-1]}", flush=True)
+            for way in training.decodings:
+                key = (algo, step, way.beta, way.sample, way.temperature)
+                if key in done:
+                    continue
+                decoding = replace(way, acts_by=model.config.acts_by)
+                done[key] = {
+                    **{"algo": algo, "steps": step, "way": key[2:]},
+                    **compared(task, model, decoding, evaluator, plan, seed),
+                }
+                with noted.open("a") as file:
+                    file.write(json.dumps(done[key]) + "\n")
+                print(f"{name} {done[key]}", flush=True)
+    policies = list(done.values())
     return {
         **summed_up(policies),
         "data": evaluator.earned.to_json(),
         "fit_episodes": plan.fit,
         "judged_by": plan.judge,
         "played": plan.play,
-        "minutes": (time.perf_counter() - began) / 60,
+        "seed": seed,
+        "minutes": sum(each["seconds"] for each in policies) / 60,
         "each": policies,
     }
 
 
 def snapshots_of(
-    name: str, algo: str, plan: Study, training: Training, seed: int
+    name: str, algo: str, plan: Study, training: Training, seed: int, folder: Path
 ) -> dict[int, TextRLModel]:
-    """The model at some steps of a short run."""
-    steps = max(training.steps)
+    """The model at some steps of a short run, which is made unless it is in the folder."""
+    places = {step: folder / f"{algo}-{step}" for step in training.steps}
+    if not all(place.is_dir() for place in places.values()):
+        train_snapshots(name, algo, plan, places, seed)
+    return {k: TextRLModel.from_pretrained(place).train(False) for k, place in places.items()}
+
+
+def train_snapshots(
+    name: str, algo: str, plan: Study, places: Mapping[int, Path], seed: int
+) -> None:
+    """One short run, whose model is saved on the way."""
+    steps = max(places)
     more = {**plan.settings, "max_steps": steps, "save_every": steps, "warmup_steps": 20}
     run = configure(name, "quick", algo=algo, seed=seed, threads=1, **more)
     members = Members.of_run(run)
     batches, _ = members.batches(run)
-    kept: dict[int, TextRLModel] = {}
 
     def keep(model: TextRLModel) -> dict[str, float]:
-        if model.config.steps in training.steps:
-            kept[model.config.steps] = copy.deepcopy(model).train(False)
-        return {"steps": float(model.config.steps)}
+        if (step := model.config.steps) in places and not places[step].is_dir():
+            with scratch_folder(places[step]) as scratch:
+                model.save_pretrained(scratch)
+                scratch.rename(places[step])
+        return {"steps": float(step)}
 
     with tempfile.TemporaryDirectory() as scratch:
         units = value_units(members, run)
@@ -187,23 +222,20 @@ def snapshots_of(
         hooks = Hooks(evaluate=keep, export=lambda model, folder: None)
         loss = make_loss(run, units)
         train_loop(run, Accelerator(cpu=True), model, loss, batches, hooks, Path(scratch))
-    return kept
 
 
-def logs_of(task: Any, member: Any, plan: Study, seed: int) -> Logs:
-    """Episodes of the task's data: some to fit on, others to judge by."""
-    rows = task.rows(member)
-    order = np.random.default_rng(seed).permutation(len(rows))
-    fit, judge = np.sort(order[: plan.fit]), np.sort(order[plan.fit :][: plan.judge])
-    return Logs(
-        read_rows(rows, fit), read_rows(rows, judge), np.arange(len(judge)), task.language, True
-    )
+def logs_of(task: Any, plan: Study, seed: int) -> Logs:
+    """Episodes that nothing was trained on: some to fit on, others to judge by."""
+    rows = task.default_dataset(plan.fit + plan.judge, OTHERS + seed)
+    fit, judge = (read_rows(rows, part) for part in np.split(np.arange(len(rows)), [plan.fit]))
+    return Logs(fit, judge, np.arange(plan.judge), task.language, True)
 
 
 def compared(
     task: Any, model: TextRLModel, decoding: Decoding, evaluator: Evaluator, plan: Study, seed: int
 ) -> dict[str, Any]:
     """A policy's score as played, and as estimated without playing."""
+    began = time.process_time()
     played = evaluate(task, model, decoding, plan.play, seed).estimate
     found = evaluator.estimate(Candidate("", model, decoding))
     return {
@@ -211,6 +243,7 @@ def compared(
         "played_stderr": played.stderr,
         "likelihood": evaluator.likelihood(model),
         **found.to_json(),
+        "seconds": time.process_time() - began,
     }
 
 

@@ -14,8 +14,8 @@ from textrl.acting.decoding import Decoding
 from textrl.data.conversation import AGENT, Conversation
 from textrl.envs.text.task import TextTask
 from textrl.errors import UserError
+from textrl.evaluation.behaviour import said_of
 from textrl.evaluation.offline import FULL_EVALUATION, judge_offline
-from textrl.evaluation.ope import said_of
 from textrl.evaluation.report import over_seeds, write_json
 from textrl.evaluation.verdict import logs_of, reach_verdict
 from textrl.model.build import lm_as_agent

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from textrl.acting.decoding import Choice, Decoding
-from textrl.acting.policy import Policy, thought_of
+from textrl.acting.policy import Policy, thoughts_of
 from textrl.data.language import ActionGrammar, Language
 from textrl.envs.wordle.task import WordleTask
 from textrl.losses.outputs import TextRLOutput, action_scores
@@ -276,7 +276,7 @@ def test_values_without_a_policy_are_thoughts_too() -> None:
     legal = torch.ones(1, 2, dtype=torch.bool)
     at = torch.tensor([0])
     choice = Choice(output, legal, torch.tensor([[2.0, -1.0]]), token=at, parent=at)
-    thought = thought_of(choice, row=0, chosen=0, top=2)
+    (thought,) = thoughts_of(choice, rows=at, chosen=at, top=2)
     assert thought.policy is None and thought.v is None
     assert thought.q == (2.0, -1.0)
 
@@ -300,3 +300,67 @@ def test_a_grammar_of_the_moment_narrows_what_is_spelled(
     spelled = policy.act(ActionGrammar.from_spellings(only, len(wordle.language.actions)))
     assert spelled.tolist() == only.tolist()
     assert policy.thoughts()[0].policy == (1.0,)
+
+
+@pytest.mark.parametrize("sample", [False, True])
+@pytest.mark.parametrize("candidates", [1, 5])
+def test_thoughts_and_candidates_of_many_are_those_of_each(
+    wordle: WordleTask, make_model: MakeModel, sample: bool, candidates: int
+) -> None:
+    model, language = make_model(wordle.language), wordle.language
+    decoding = Decoding(2.0, sample, candidates)
+    many = Policy(model, language, decoding, seed=0, apart=True)
+    prompts = np.array([[1], [1], [1]]) if sample else np.array([[1, 9], [1, 300], [1, 80]])
+    many.begin(prompts)
+    actions = many.act().tolist()
+    for row, prompt in enumerate(prompts):
+        assert [t.chosen for t in many.all_thoughts()[row]] == actions[row]
+        assert tuple(actions[row]) in [each.action for each in many.candidates()[row]]
+        if sample:
+            continue
+        one = Policy(model, language, decoding, seed=0)
+        one.begin(prompt[None])
+        assert one.act()[0].tolist() == actions[row]
+        for found, expected in zip(many.all_thoughts()[row], one.thoughts(), strict=True):
+            assert found.tokens == expected.tokens
+            assert found.chance == pytest.approx(expected.chance, abs=1e-6)
+            assert found.q == pytest.approx(expected.q, abs=1e-6)
+        (expected_candidates,) = one.candidates()
+        assert len(expected_candidates) == candidates
+        for each, like in zip(many.candidates()[row], expected_candidates, strict=True):
+            assert each.action == like.action
+            assert (each.chance, each.q) == pytest.approx((like.chance, like.q), abs=1e-6)
+
+
+def test_a_candidates_chance_and_q_are_those_of_its_letters(
+    wordle: WordleTask, make_model: MakeModel
+) -> None:
+    model, language = make_model(wordle.language), wordle.language
+    policy = Policy(model, language, Decoding(1.0, sample=False, candidates=3), seed=0)
+    policy.begin(wordle.prompt(1))
+    action = tuple(policy.act()[0].tolist())
+    thoughts = policy.thoughts()
+    (chosen,) = [each for each in policy.candidates()[0] if each.action == action]
+    by_letter = [t.policy[t.tokens.index(t.chosen)] for t in thoughts if t.policy is not None]
+    assert chosen.chance == pytest.approx(np.prod(by_letter), rel=1e-5)
+    last = thoughts[-1]
+    assert last.q is not None
+    assert chosen.q == pytest.approx(last.q[last.tokens.index(last.chosen)], abs=1e-6)
+
+
+def test_each_episode_may_have_a_grammar_of_its_own(
+    wordle: WordleTask, make_model: MakeModel
+) -> None:
+    words = wordle.actions(wordle.words.guess_letters)
+    grammars = [
+        ActionGrammar.from_spellings(words[which], len(wordle.language.actions))
+        for which in ([3], [1, 4, 7], [0, 3, 9])
+    ]
+    decoding = Decoding(1.0, False, 4)
+    policy = Policy(make_model(wordle.language), wordle.language, decoding, seed=0, apart=True)
+    policy.begin(wordle.prompt(3))
+    together = policy.act(grammars).tolist()
+    for row, grammar in enumerate(grammars):
+        policy.begin(wordle.prompt(1))
+        assert policy.act(grammar).tolist() == [together[row]]
+    assert together[0] == words[3].tolist()

@@ -22,6 +22,8 @@ from textrl.evaluation.fitted import (
     Choices,
     Tokens,
     fit_q,
+    fit_returns,
+    floor_of,
     per_decision,
     retrace_targets,
     values_of,
@@ -210,3 +212,46 @@ def test_tokens_of_one_decision_belong_together() -> None:
     assert per_decision(values, tokens, "sum").tolist() == [[1, 5, 4], [11, 0, 0]]
     assert per_decision(values, tokens, "first").tolist() == [[0, 2, 4], [5, 0, 0]]
     assert per_decision(values, tokens, "last").tolist() == [[1, 3, 4], [6, 0, 0]]
+
+
+def test_what_the_data_hardly_do_counts_as_bad() -> None:
+    """By hand: of 0.6 and 0.4, with 0.5 and 0.05 in the data, 0.6 and 0.1 are believed."""
+    chances, logged = torch.tensor([[[0.6, 0.4]]]), torch.tensor([[[0.5, 0.05]]])
+    low = torch.tensor([[-10.0]])
+    choices = Choices(chances, torch.ones(1, 1), shown=logged / chances, low=low, trust=2.0)
+    q = torch.tensor([[[1.0, 100.0]]])
+    expected = 0.6 * 1 + 0.1 * 100 + 0.3 * -10
+    assert float(choices.expected(q)) == pytest.approx(expected, abs=1e-5)
+    drawn = Choices(
+        chances=torch.full((1, 1, 2), 0.5),
+        ratio=torch.ones(1, 1),
+        tokens=torch.tensor([[[1, 0]]]),
+        shown=(logged / chances).flip(-1),
+        low=low,
+        trust=2.0,
+    )
+    expected = 0.5 * 0.25 * 100 + 0.5 * 1 + 0.375 * -10
+    assert float(drawn.expected(q)) == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_floor_is_what_was_left_to_earn_at_worst() -> None:
+    rewards = torch.tensor([[-1.0, -1.0, 0.0]]).repeat(200, 1)
+    rewards[0] = -1.0  # one in 200 lost its last, too: less than one in a hundred
+    is_action = torch.ones_like(rewards, dtype=torch.bool)
+    is_action[1, 2] = False
+    nothing = torch.zeros_like(rewards)
+    tokens = Tokens(nothing[..., None], nothing.long(), rewards, is_action, is_action)
+    assert floor_of(tokens).tolist() == [-2.0, -1.0, 0.0]
+
+
+def test_who_was_logged_earns_what_was_logged() -> None:
+    random = torch.Generator().manual_seed(0)
+    count = 40_000
+    actions = torch.randint(2, (count, 1), generator=random)
+    rewards = actions + 0.5 * torch.randn(count, 1, generator=random)
+    there = torch.ones(count, 1, dtype=torch.bool)
+    features = torch.randn(count, 1, 4, generator=random)
+    head = fit_returns(Tokens(features, actions, rewards, there, there), 2)
+    said = head(features).mean(dim=(0, 1)).detach()
+    assert float(said[0]) == pytest.approx(0, abs=0.1)
+    assert float(said[1]) == pytest.approx(1, abs=0.1)

@@ -10,6 +10,7 @@ from textrl.acting.decoding import Decoding
 from textrl.config.presets import configure
 from textrl.errors import UserError
 from textrl.evaluation import ope
+from textrl.evaluation.behaviour import odds_of
 from textrl.evaluation.estimators import Interval
 from textrl.evaluation.judge import Watch
 from textrl.evaluation.ope import Candidate, Evaluator, Logs, PolicyEstimate
@@ -49,7 +50,7 @@ def test_verdicts_in_words() -> None:
 @pytest.fixture(autouse=True)
 def one_quick_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     """How good the fit is, test_estimators asks."""
-    monkeypatch.setattr(ope, "REFITS", 1)
+    monkeypatch.setattr(ope, "TRUSTS", (5.0,))
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +100,7 @@ def test_without_any_imitation_one_is_fitted(
     logs, ilql, _ = walks
     evaluator = Evaluator(logs, ilql, [])
     likelihood = evaluator.judge.tokens.is_action.sum()
-    assert float(evaluator._behaviour["judge"].sum() / likelihood) > np.log(0.2)  # of four moves
+    assert float(evaluator._said["judge"].sum() / likelihood) > np.log(0.2)  # of four moves
 
 
 def test_cut_off_logs_are_left_out(walks: tuple[Logs, TextRLModel, TextRLModel]) -> None:
@@ -144,6 +145,16 @@ def test_estimates_are_of_the_policy_at_its_temperature() -> None:
     said = TextRLOutput(policy=torch.tensor([[[0.0, 1.0]]]))
     batch = SimpleNamespace(legal=None)
     for temperature in (1.0, 0.5):
-        odds = ope.odds_of(said, batch, Decoding(1.0, sample=True, temperature=temperature))
+        odds = odds_of(said, batch, Decoding(1.0, sample=True, temperature=temperature))
         expected = 1 / (1 + np.exp(-1 / temperature))
         assert float(odds[0, 0, 1]) == pytest.approx(expected, abs=1e-6)
+
+
+def test_whole_candidates_are_refused_by_name(
+    walks: tuple[Logs, TextRLModel, TextRLModel],
+) -> None:
+    _, ilql, bc = walks
+    decoding = Decoding(1.0, sample=True, candidates=4)
+    with pytest.raises(UserError, match=r"mine: .* 4 whole candidates .* --candidates 1"):
+        ope.refuse_candidates(Candidate("mine", ilql, decoding))
+    ope.refuse_candidates(Candidate("imitation", bc, decoding))  # it has no Q to compare by

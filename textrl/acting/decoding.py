@@ -33,9 +33,6 @@ class Decoding:
     """Which heads count, policy or q; none named = those that are there."""
     temperature: float = 1.0
     """What scores are divided by before one is drawn."""
-    unstick: int = 0
-    """Where the best would be chosen, token by token: a sample instead, where what is seen was seen
-    within so many actions before (see Views); 0: never."""
 
     @classmethod
     def of(
@@ -54,7 +51,6 @@ class Decoding:
             config.plausible,
             config.acts_by,
             config.temperature,
-            config.unstick,
         )
 
     @property
@@ -94,11 +90,12 @@ class Spelling:
         candidates: int,
         episodes: int,
         random: torch.Generator,
-        is_stuck: Tensor | None = None,
+        tells: bool = False,
     ) -> None:
-        """is_stuck: (episodes,), those whose action is drawn in any case; with one candidate."""
+        """tells: scores are kept token by token, even where only whole candidates are compared."""
         self._decoding, self._candidates = decoding, candidates
-        self._episodes, self._random, self._is_stuck = episodes, random, is_stuck
+        self._episodes, self._random = episodes, random
+        self._tells = tells or candidates == 1
         self._log_odds: Tensor | None = None  # of each candidate so far, by the policy
         self._q: Tensor | None = None  # of its last token
         self.choices: list[Choice] = []
@@ -106,7 +103,7 @@ class Spelling:
     def extend(self, output: TextRLOutput, legal: Tensor) -> Choice:
         """Choose the next token of every candidate; output, legal: of the rows so far."""
         decoding, scores = self._decoding, None
-        if self._candidates == 1 or self._episodes == 1:  # one may be told of
+        if self._tells:
             scores = action_scores(output, legal[:, None], decoding.beta, decoding.acts_by)[:, 0]
             scores = scores / decoding.temperature
         if self._candidates > 1:
@@ -119,8 +116,6 @@ class Spelling:
 
     def _one(self, scores: Tensor) -> tuple[Tensor, Tensor]:
         token = self._draw(scores) if self._decoding.sample else scores.argmax(dim=-1)
-        if self._is_stuck is not None:
-            token = torch.where(self._is_stuck, self._draw(scores), token)
         return token, torch.arange(len(scores), device=scores.device)
 
     def _several(self, output: TextRLOutput, legal: Tensor) -> tuple[Tensor, Tensor]:

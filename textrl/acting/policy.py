@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from textrl.acting.decoding import Choice, Decoding, Spelling
-from textrl.acting.stuck import Views
 from textrl.data.frames import Pixels
 from textrl.data.language import ActionGrammar, Language
 from textrl.losses.ops import legal_only
@@ -37,25 +36,49 @@ class Thought:
     """The value of the history before the token."""
 
 
-def thought_of(choice: Choice, row: int, chosen: int, top: int) -> Thought:
-    """The thought of one row before a token; the token chosen is always among `tokens`."""
+@dataclass(frozen=True)
+class Candidate:
+    """A whole action that was compared with others. A head that is not there is None."""
+
+    action: tuple[int, ...]
+    """Its action numbers."""
+    chance: float | None
+    """Its probability by the policy alone, among the legal actions."""
+    q: float | None
+    """Q where it knows the whole action: before the last token, the lower of the twin targets."""
+
+
+def thoughts_of(choice: Choice, rows: Tensor, chosen: Tensor, top: int) -> list[Thought]:
+    """The thoughts of these rows before a token; the token chosen is always among `tokens`.
+
+    rows, chosen: (episodes,). All at once, because a server thinks for many at a time.
+    """
     assert choice.scores is not None
-    output, legal, scores = choice.output, choice.legal[row], choice.scores[row]
-    order = scores.argsort(descending=True, stable=True).tolist()
-    tokens = order[: min(top, int(legal.sum()))]
-    if chosen not in tokens:  # a sample may be an unlikely one
-        tokens[-1] = chosen
+    output, legal, scores = choice.output, choice.legal[rows], choice.scores[rows]
+    tokens = scores.argsort(dim=-1, descending=True, stable=True)[:, :top]
+    counts = legal.sum(dim=-1).clamp(max=tokens.shape[1])
+    last = torch.arange(len(rows), device=rows.device), counts - 1
+    is_missing = ~(tokens == chosen[:, None]).any(dim=-1)  # a sample may be an unlikely one
+    tokens[last] = torch.where(is_missing, chosen, tokens[last])
 
-    def of_tokens(values: Tensor) -> tuple[float, ...]:
-        return tuple(values[tokens].tolist())
+    def of_tokens(values: Tensor) -> list[tuple[float, ...]]:
+        found = values.gather(-1, tokens).tolist()
+        return [tuple(each[:count]) for each, count in zip(found, shown, strict=True)]
 
-    policy = q = None
+    shown = counts.tolist()
+    chance = of_tokens(scores.softmax(dim=-1))
+    policy: Sequence[tuple[float, ...] | None] = [None] * len(shown)
+    q: Sequence[tuple[float, ...] | None] = policy
+    v: Sequence[float | None] = [None] * len(shown)
     if output.policy is not None:
-        policy = of_tokens(legal_only(output.policy[row, 0], legal).softmax(dim=-1))
+        policy = of_tokens(legal_only(output.policy[rows, 0], legal).softmax(dim=-1))
     if output.target_q is not None:
-        q = of_tokens(output.target_q[:, row, 0].amin(dim=0))
-    v = None if output.v is None else float(output.v[row, 0])
-    return Thought(chosen, tuple(tokens), of_tokens(scores.softmax(dim=-1)), policy, q, v)
+        q = of_tokens(output.target_q[:, rows, 0].amin(dim=0))
+    if output.v is not None:
+        v = output.v[rows, 0].tolist()
+    named = [tuple(each[:count]) for each, count in zip(tokens.tolist(), shown, strict=True)]
+    of_rows = zip(chosen.tolist(), named, chance, policy, q, v, strict=True)
+    return [Thought(*each) for each in of_rows]
 
 
 @dataclass(frozen=True)
@@ -92,6 +115,20 @@ class Grammar:
         can_end = (legal & (next_state == 0)).any(dim=1)
         return cls(legal.to(device), next_state.to(device), can_end.to(device))
 
+    @classmethod
+    def side_by_side(
+        cls, grammars: Sequence[ActionGrammar], device: torch.device
+    ) -> tuple["Grammar", Tensor]:
+        """One table of several grammars, and the state (grammars,) in which each of them begins."""
+        sizes = np.array([len(grammar.next_state) for grammar in grammars])
+        begins = np.cumsum(sizes) - sizes
+        tables = [
+            np.where(grammar.next_state > 0, grammar.next_state + begin, grammar.next_state)
+            for grammar, begin in zip(grammars, begins, strict=True)
+        ]  # state 0 completes an action, whosever it is
+        joined = ActionGrammar(np.concatenate(tables).astype(np.int32))
+        return cls.of(joined, device), torch.from_numpy(begins).to(device)
+
 
 class Policy:
     """Plays a batch of episodes in step: begin, then act and observe in turn.
@@ -105,22 +142,27 @@ class Policy:
     """
 
     def __init__(
-        self, model: TextRLModel, language: Language, decoding: Decoding, seed: int
+        self,
+        model: TextRLModel,
+        language: Language,
+        decoding: Decoding,
+        seed: int,
+        apart: bool = False,
     ) -> None:
+        """apart: each episode is a row of its own, of which everything can be told."""
         self._model, self._language, self._decoding = model, language, decoding
         self._candidates = decoding.candidates_of(model)
-        can_stick = decoding.unstick and not decoding.sample and self._candidates == 1
-        self._views = Views(decoding.unstick) if can_stick else None
         self._grammar = Grammar.of(language.grammar, model.device)
         self._random = torch.Generator(device=model.device).manual_seed(seed)
         self._cache: Any
-        self._shares_rows = not (decoding.sample or model.config.window or can_stick)
+        self._apart = apart
+        self._shares_rows = not (decoding.sample or model.config.window or apart)
         self._row: NDArray[np.int64]  # of each episode, among those that the model reads
         self._moves: Tensor | None = None  # which rows of the cache come next, if not the same
         self._unread: list[Turn]  # what the model has not read yet; the last has no action yet
         self._recent: deque[Turn] = deque(maxlen=model.config.window // 2)
         self._turns_read = 0
-        self._last: list[tuple[Choice, Tensor, Tensor]]  # its tokens: the rows chosen, and what
+        self._last: tuple[Spelling, Tensor]  # how the last action was spelled, the rows chosen
 
     def begin(self, prompt: NDArray[np.int64], frames: Pixels | None = None) -> None:
         """Forget everything; the new episodes start with these tokens, (episodes, tokens).
@@ -134,16 +176,16 @@ class Policy:
         if self._shares_rows and frames is None:
             prompt, self._row = alike(prompt)
         self._unread = [self._turn(prompt, frames)]
-        if self._views is not None:
-            self._views.begin(prompt, frames)
 
     @torch.inference_mode()
-    def act(self, grammar: ActionGrammar | None = None) -> NDArray[np.int64]:
+    def act(
+        self, grammar: ActionGrammar | Sequence[ActionGrammar] | None = None
+    ) -> NDArray[np.int64]:
         """One action for each episode, as action numbers (episodes, tokens per action).
 
-        grammar: the only actions allowed this time; without it, those of the language.
+        grammar: the only actions allowed this time, or those of each episode, which must be rows of
+        their own (apart); without it, those of the language.
         """
-        allowed = self._grammar if grammar is None else Grammar.of(grammar, self._model.device)
         if self._turns_read == self._model.config.window > 0:
             self._cache, self._turns_read = self._model.new_cache(), len(self._recent)
             self._unread = [*self._recent, self._unread[-1]]
@@ -152,12 +194,10 @@ class Policy:
             self._moves = None
         unread, frames = joined(self._unread)
         # The candidates' values are asked where they are complete; of one episode, all are told of.
-        values_last = self._candidates > 1 and len(self._row) > 1
-        states = torch.zeros(len(unread), dtype=torch.long, device=unread.device)
-        is_stuck = None
-        if self._views is not None:
-            is_stuck = torch.from_numpy(self._views.is_stuck()).to(unread.device)
-        spelling = Spelling(self._decoding, self._candidates, len(unread), self._random, is_stuck)
+        tells = self._apart or len(self._row) == 1
+        values_last = self._candidates > 1 and not tells
+        allowed, states = self._allowed(grammar, len(unread))
+        spelling = Spelling(self._decoding, self._candidates, len(unread), self._random, tells)
         spoken = unread[:, :0]
         while not spelling.choices or states.any():
             only = ("policy",) if values_last and not allowed.can_end[states].any() else ()
@@ -173,8 +213,8 @@ class Policy:
         chosen = spelling.choose()
         if self._candidates > 1:
             self._cache.settle(chosen)
-        actions, rows = spelling.actions(chosen)
-        self._last = list(zip(spelling.choices, rows, actions.unbind(dim=1), strict=True))
+        actions, _ = spelling.actions(chosen)
+        self._last = (spelling, chosen)
         said = actions + self._language.first_action
         now = replace(self._unread[-1], said=said)
         if self._recent.maxlen:
@@ -188,9 +228,55 @@ class Policy:
         """What the heads said at each token of the last action; for one episode at a time."""
         if len(self._row) != 1:
             raise ValueError("thoughts are of one episode, but the last action was of several")
-        return tuple(
-            thought_of(choice, int(row), int(token), top) for choice, row, token in self._last
-        )
+        return self.all_thoughts(top)[0]
+
+    def all_thoughts(self, top: int = 3) -> list[tuple[Thought, ...]]:
+        """Of each episode, if they are apart: what the heads said at each token of its action."""
+        if not self._apart and len(self._row) != 1:
+            raise ValueError("thoughts of several episodes need a policy that keeps them apart")
+        spelling, chosen = self._last
+        actions, rows = spelling.actions(chosen)
+        by_token = [
+            thoughts_of(choice, row, token, top)
+            for choice, row, token in zip(spelling.choices, rows, actions.unbind(1), strict=True)
+        ]
+        return list(zip(*by_token, strict=True))
+
+    def candidates(self) -> list[tuple[Candidate, ...]]:
+        """Of each episode: the actions that were compared before its last one, without repeats."""
+        spelling, chosen = self._last
+        last = spelling.choices[-1]
+        actions, rows = spelling.actions(torch.arange(len(last.token), device=last.token.device))
+        chance: list[float | None] = [None] * len(actions)
+        q = chance
+        if last.output.policy is not None:
+            log_odds = torch.zeros(len(actions), device=actions.device)
+            for choice, row, token in zip(spelling.choices, rows, actions.unbind(1), strict=True):
+                assert choice.output.policy is not None
+                logits = legal_only(choice.output.policy[row, 0], choice.legal[row])
+                log_odds += logits.log_softmax(dim=-1).gather(-1, token[:, None])[:, 0]
+            chance = log_odds.exp().tolist()
+        if last.output.target_q is not None:
+            q = last.output.target_q[:, rows[-1], 0, actions[:, -1]].amin(dim=0).tolist()
+        found = [
+            Candidate(*each) for each in zip(map(tuple, actions.tolist()), chance, q, strict=True)
+        ]
+        each = len(found) // len(chosen)
+        groups = [found[first : first + each] for first in range(0, len(found), each)]
+        of_rows = [tuple({one.action: one for one in group}.values()) for group in groups]
+        return [of_rows[row] for row in self._row]
+
+    def _allowed(
+        self, grammar: ActionGrammar | Sequence[ActionGrammar] | None, episodes: int
+    ) -> tuple[Grammar, Tensor]:
+        """What may be spelled, and the state in which each episode begins."""
+        device = self._model.device
+        if isinstance(grammar, Sequence):
+            if len(grammar) != episodes:
+                raise ValueError("grammars of single episodes need a policy that keeps them apart")
+            return Grammar.side_by_side(grammar, device)
+        begins = torch.zeros(episodes, dtype=torch.long, device=device)
+        return self._grammar if grammar is None else Grammar.of(grammar, device), begins
 
     def observe(self, tokens: NDArray[np.int64], frames: Pixels | None = None) -> None:
         """Append what the environment answered, (episodes, tokens); frames: as in begin."""
@@ -199,8 +285,6 @@ class Policy:
             self._go_on_with(rows[:, 0])
             tokens = rows[:, 1:]
         self._unread.append(self._turn(tokens, frames))
-        if self._views is not None:
-            self._views.see(tokens, frames)
 
     @torch.inference_mode()
     def _turn(self, tokens: NDArray[np.int64], frames: Pixels | None) -> Turn:
@@ -223,8 +307,6 @@ class Policy:
         else:
             self._row = np.arange(len(rows))
         self._go_on_with(rows)
-        if self._views is not None:
-            self._views.keep(episodes)
 
     def _go_on_with(self, rows: NDArray[np.int64]) -> None:
         """Let these rows of the model's be the next ones; one may be there several times."""

@@ -118,13 +118,6 @@ class MemberConfig:
         section=OUTPUT,
         above=0,
     )
-    unstick: int = option(
-        0,
-        "greedy play draws an action, as sampled play would, where it sees what it saw within its"
-        " last so many actions; 0: never",
-        section=OUTPUT,
-        minimum=0,
-    )
     task_options: Any = NoOptions()
     """What its task declares."""
     algo_options: Any = NoOptions()
@@ -137,11 +130,6 @@ class MemberConfig:
                 f" {self.accumulation} equal parts: change one of them"
             )
 
-        if self.unstick and self.candidates > 1:
-            raise UserError(
-                f"--unstick {self.unstick} is for play token by token: leave it out, or"
-                f" --candidates {self.candidates}"
-            )
         _ = self.filter_sizes  # refuses what is none
 
     @property

@@ -214,7 +214,8 @@ class Watch:
             if said is None:
                 raise UserError("--select likelihood needs a policy, which this algorithm has not")
             return {"log_likelihood": said}
-        found = evaluator.estimate(Candidate(name, model, Decoding.of(model, sample=True)))
+        decoding = Decoding.of(model, sample=True, candidates=1)  # of others nothing can be said
+        found = evaluator.estimate(Candidate(name, model, decoding))
         figures = {"estimated_return": found.robust.mean, "overlap": found.overlap}
         if isinstance(task, LoggedTask):
             episodes = self._run.members[name].evaluate_episodes

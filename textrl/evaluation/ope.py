@@ -5,8 +5,8 @@ doubly robust estimate corrects them, and weighted importance sampling does with
 episodes. All three are per decision, undiscounted, and of the policy as it acts.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from textrl.acting.decoding import Decoding
-from textrl.data.batches import Batch
 from textrl.data.dataset import Rows
 from textrl.data.language import TokenLanguage
+from textrl.errors import UserError
+from textrl.evaluation.behaviour import Behaviour, odds_of, said_of
 from textrl.evaluation.estimators import (
     Decisions,
     Interval,
@@ -36,16 +37,18 @@ from textrl.evaluation.fitted import (
     Tokens,
     fit_behaviour,
     fit_q,
+    fit_returns,
+    floor_of,
     per_decision,
     values_of,
 )
-from textrl.evaluation.offline import small_batches
 from textrl.losses.ops import legal_only, of_actions
-from textrl.losses.outputs import TextRLOutput, action_scores
 from textrl.model.network import TextRLModel
 
 EXACT = 256  # action tokens, up to which every one's chance is kept
-REFITS = 3  # of the values, on bootstrap samples: how far the fit itself can be trusted
+TRUSTS = (5.0, 10.0, 20.0)
+"""The values are fitted once for each, on a bootstrap sample: how much likelier than in the data a
+token may be before it counts as untried. Where the estimate depends on that, intervals are wide."""
 DRAWN = 16  # of more than that, so many are drawn
 LEAST_RATIO = 1e-6  # of what the data hardly ever do
 
@@ -121,11 +124,20 @@ class Evaluator:
         self.groups = logs.groups[self.judge.kept]
         found = [[self._policy_of(m, r) for r in (logs.fit, logs.judge)] for m in imitators]
         if found:
-            best = max(found, key=lambda said: float(said[0].sum()))
+            best = max(range(len(found)), key=lambda number: float(found[number][0].sum()))
+            self._behaviour, said = Behaviour(imitators[best]), found[best]
         else:
             head = fit_behaviour(self.fit.tokens, self._actions, self.fit.legal)
-            best = [self._imitated(head, part) for part in (self.fit, self.judge)]
-        self._behaviour = dict(zip(("fit", "judge"), best, strict=True))
+            self._behaviour = Behaviour(encoder, head)
+            said = [self._imitated(head, part) for part in (self.fit, self.judge)]
+        self._said = dict(zip(("fit", "judge"), said, strict=True))
+        self._logged_odds: dict[str, list[Tensor]] = {}
+        self._starts: dict[tuple[int, int], FittedQ] = {}
+        floor = floor_of(self.fit.tokens)
+        self._low = {
+            which: floor_at(floor, part.tokens)
+            for which, part in (("fit", self.fit), ("judge", self.judge))
+        }
         earned = np.where(self.judge.tokens.is_action, self.judge.tokens.rewards, 0.0).sum(axis=1)
         self.earned = mean_of(earned.astype(np.float64), self.groups)
 
@@ -189,41 +201,74 @@ class Evaluator:
         said = of_actions(log_pi, part.tokens.actions)
         return torch.where(part.tokens.is_action, said, 0.0)
 
-    def _choices(self, candidate: Candidate, rows: Rows, which: str) -> Choices:
+    def _odds_logged(self, which: str) -> Iterator[Tensor]:
+        """The odds of who was logged, batch by batch; kept where they are few numbers."""
+        if which in self._logged_odds:
+            yield from self._logged_odds[which]
+            return
+        rows, kept = getattr(self._logs, which), []
+        for _, batch, output in said_of(self._behaviour.model, rows, self._logs.language):
+            odds = self._behaviour.odds(output, batch)
+            if self._actions <= EXACT:
+                kept.append(odds)
+            yield odds
+        if kept:
+            self._logged_odds[which] = kept
+
+    def _choices(self, candidate: Candidate, which: str, trust: float = TRUSTS[0]) -> Choices:
         """What a policy would do at the logged histories."""
+        rows: Rows = getattr(self._logs, which)
         _, is_there = rows.packed_actions()
         is_exact = self._actions <= EXACT
-        count = self._actions if is_exact else DRAWN
-        chances = torch.zeros(*is_there.shape, count)
+        chances = torch.zeros(*is_there.shape, self._actions if is_exact else DRAWN)
+        shown, log_pi = torch.zeros_like(chances), torch.zeros(is_there.shape)
         tokens = None if is_exact else torch.zeros(chances.shape, dtype=torch.int64)
-        log_pi = torch.zeros(is_there.shape)
         random = torch.Generator(device=candidate.model.device).manual_seed(0)
-        for picks, batch, output in said_of(candidate.model, rows, self._logs.language):
+        said = said_of(candidate.model, rows, self._logs.language)
+        for (picks, batch, output), logged in zip(said, self._odds_logged(which), strict=True):
             width = batch.actions.shape[1]
             odds = odds_of(output, batch, candidate.decoding)[:, :width]
             log_pi[picks, :width] = of_actions(odds, batch.actions).log().cpu()
+            share = logged[:, :width].to(odds.device) / odds.clamp(min=1e-30)
             if tokens is None:
-                chances[picks, :width] = odds.cpu()
-            else:
-                flat = odds.flatten(0, 1)
-                drawn = torch.multinomial(flat, DRAWN, replacement=True, generator=random)
-                tokens[picks, :width] = drawn.view(len(picks), width, DRAWN).cpu()
-                chances[picks, :width] = 1 / DRAWN
-        kept = self._kept(rows)
-        ratio = (log_pi[kept] - self._behaviour[which]).exp().clamp(min=LEAST_RATIO)
-        return Choices(chances[kept], ratio, None if tokens is None else tokens[kept])
+                chances[picks, :width], shown[picks, :width] = odds.cpu(), share.cpu()
+                continue
+            drawn = torch.multinomial(odds.flatten(0, 1), DRAWN, replacement=True, generator=random)
+            drawn = drawn.view(len(picks), width, DRAWN)
+            tokens[picks, :width] = drawn.cpu()
+            shown[picks, :width] = share.gather(-1, drawn).cpu()
+            chances[picks, :width] = 1 / DRAWN
+        kept = (self.fit if which == "fit" else self.judge).kept
+        return Choices(
+            chances=chances[kept],
+            ratio=(log_pi[kept] - self._said[which]).exp().clamp(min=LEAST_RATIO),
+            tokens=None if tokens is None else tokens[kept],
+            shown=shown[kept],
+            low=self._low[which],
+            trust=trust,
+        )
 
     def estimate(self, candidate: Candidate, seed: int = 0) -> PolicyEstimate:
         """All estimates of one policy."""
-        chosen = self._choices(candidate, self._logs.fit, "fit")
+        refuse_candidates(candidate)
+        tried, judged = (self._choices(candidate, which) for which in ("fit", "judge"))
         random = torch.Generator().manual_seed(seed)
         episodes = torch.ones(len(self.fit.tokens.rewards))
-        heads = [
-            fit_q(self.fit.tokens, chosen, self._actions, seed + k, torch.poisson(episodes, random))
-            for k in range(REFITS)
-        ]
-        chosen = self._choices(candidate, self._logs.judge, "judge")
-        each = [decisions_of(self.judge.tokens, chosen, head) for head in heads]
+        each: list[Decisions] = []
+        for number, trust in enumerate(TRUSTS):
+            counts = torch.poisson(episodes, random)
+            if (seed, number) not in self._starts:
+                start = fit_returns(self.fit.tokens, self._actions, seed + number, counts)
+                self._starts[seed, number] = start
+            head = fit_q(
+                self.fit.tokens,
+                replace(tried, trust=trust),
+                self._actions,
+                seed + number,
+                counts,
+                start=self._starts[seed, number],
+            )
+            each.append(decisions_of(self.judge.tokens, replace(judged, trust=trust), head))
         logged, groups = each[0], self.groups
         return PolicyEstimate(
             fitted=pooled([mean_of(seen.v[:, 0], groups) for seen in each]),
@@ -234,6 +279,22 @@ class Evaluator:
             overlap=overlap(logged),
             episodes=len(logged.v),
         )
+
+
+def refuse_candidates(candidate: Candidate) -> None:
+    """The chance of a token is not known where samples of whole actions are compared by Q."""
+    count = candidate.decoding.candidates_of(candidate.model)
+    if count > 1:
+        raise UserError(
+            f"{candidate.name}: what it would earn by comparing {count} whole candidates cannot be"
+            " estimated: judge it token by token with --candidates 1"
+        )
+
+
+def floor_at(floor: Tensor, tokens: Tokens) -> Tensor:
+    """(episodes, tokens); as long as no logged episode was, it is that of the longest one's end."""
+    number = torch.arange(tokens.rewards.shape[1]).clamp(max=len(floor) - 1)
+    return floor[number].expand_as(tokens.rewards)
 
 
 def decisions_of(tokens: Tokens, choices: Choices, head: FittedQ) -> Decisions:
@@ -247,22 +308,3 @@ def decisions_of(tokens: Tokens, choices: Choices, head: FittedQ) -> Decisions:
         q=per_decision(q, tokens, "last"),
         v=per_decision(v, tokens, "first"),
     )
-
-
-def odds_of(output: TextRLOutput, batch: Batch, decoding: Decoding) -> Tensor:
-    """The chance of each action token, (batch, states, tokens), token by token as it acts."""
-    scores = action_scores(output, batch.legal, decoding.beta, decoding.acts_by)
-    if decoding.sample:
-        return (scores / decoding.temperature).softmax(-1)
-    return torch.nn.functional.one_hot(scores.argmax(-1), scores.shape[-1]).to(scores.dtype)
-
-
-def said_of(model: TextRLModel, rows: Rows, language: TokenLanguage) -> Any:
-    """What a model says of rows, batch by batch: which rows, the batch, the output."""
-    was_training = model.training
-    model.train(False)
-    with torch.inference_mode():
-        for picks, batch in small_batches(rows, language):
-            batch = batch.to(model.device)
-            yield picks, batch, model(batch.tokens, batch.state_positions, frames=batch.frames)
-    model.train(was_training)

@@ -155,7 +155,8 @@ def reach_verdict(
         Candidate(f"{AGENT}, beta {beta:g}", model, replace(decoding, beta=beta)) for beta in betas
     ]
     candidates += [
-        Candidate(name, each, Decoding.of(each, decoding.sample)) for name, each in rivals.items()
+        Candidate(name, each, Decoding.of(each, decoding.sample, candidates=1))
+        for name, each in rivals.items()
     ]
     models = [model, *rivals.values()]
     imitators = [each for each in models if "policy" in each.config.heads]
@@ -163,6 +164,9 @@ def reach_verdict(
     estimates = {each.name: evaluator.estimate(each) for each in candidates}
     groups = len(np.unique(evaluator.groups))
     caveats = [*doubts, *([too_few(groups)] if groups < FEW else [])]
-    if any(each.decoding.candidates_of(each.model) > 1 for each in candidates):
-        caveats.append("whole candidates are judged as if chosen token by token")
+    caveats += [
+        f"{name} compares whole candidates when it acts, but is judged token by token"
+        for name, each in rivals.items()
+        if Decoding.of(each, decoding.sample).candidates_of(each) > 1
+    ]
     return Verdict(evaluator.earned, estimates, groups, caveats)

@@ -65,7 +65,6 @@ class TextRLConfig(PreTrainedConfig):
     plausible: float = 0.0
     acts_by: Any = ()  # which heads decide when it acts; none named: all
     temperature: float = 1.0  # of sampled actions
-    unstick: int = 0  # how far back greedy play looks for what it sees; 0: not at all
     # What the value heads count in, see ValueUnits.
     value_center: float = 0.0
     value_scale: float = 1.0
@@ -120,7 +119,6 @@ class TextRLConfig(PreTrainedConfig):
                 candidates=self.candidates,
                 plausible=self.plausible,
                 temperature=self.temperature,
-                unstick=self.unstick,
                 hides_actions=self.hides_actions,
                 units=ValueUnits(self.value_center, self.value_scale),
             )

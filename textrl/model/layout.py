@@ -53,7 +53,6 @@ class MemberLayout:
     first_observation: int = 0  # the model's id of its first observation token
     first_action: int = 0  # the model's id of its first action token
     temperature: float = 1.0
-    unstick: int = 0
     hides_actions: bool = False
     units: ValueUnits = ValueUnits()
 

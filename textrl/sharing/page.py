@@ -6,12 +6,15 @@ import os
 import socket
 import threading
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # read when gradio is imported
 
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from gradio import Server
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -39,10 +42,17 @@ BODY_SECONDS = 10
 """In which a request's body has to be here."""
 
 
-def new_server(title: str, files: Mapping[str, Path], doors: Iterable[str], longest: int) -> Server:
+def new_server(
+    title: str,
+    files: Mapping[str, Path],
+    doors: Iterable[str],
+    longest: int,
+    most_at_once: int | None = None,
+) -> Server:
     """A server of these files, by their path on it, to which the API is yet to be added.
 
     doors: the other paths that are let through. longest: bytes of a request's body.
+    most_at_once: requests of one visitor that are worked on at a time; None: any number.
     """
     app = Server(title=title, docs_url=None, redoc_url=None, openapi_url=None)
 
@@ -52,8 +62,64 @@ def new_server(title: str, files: Mapping[str, Path], doors: Iterable[str], long
 
     for path, file in files.items():
         app.get(path)(serve_file(file))
+
+    @app.exception_handler(RequestValidationError)
+    def refuse(request: Request, error: RequestValidationError) -> JSONResponse:
+        # FastAPI's own answer repeats what was sent, which fails where that is no text.
+        first = error.errors()[0]
+        where = ".".join(str(part)[:40] for part in first["loc"])
+        return JSONResponse({"error": f"malformed request: {where}: {first['msg'][:200]}"}, 422)
+
+    if most_at_once is not None:
+        app.add_middleware(Turnstile, most=most_at_once)
     app.add_middleware(Gate, paths=frozenset((*files, STARTUP, *doors)), longest=longest)
     return app
+
+
+def visitor(request: Request) -> str:
+    """Whom a request counts as: its address, which a proxy that uvicorn trusts passes on."""
+    return request.client.host if request.client else ""
+
+
+@dataclass
+class Line:
+    """The requests of one visitor."""
+
+    turns: asyncio.Semaphore
+    present: int = 0
+
+
+class Turnstile:
+    """Lets so many requests of one visitor in at a time; the others stand in that visitor's line.
+
+    So whoever asks without end waits for themselves: what they can give the server to do at once is
+    bounded, and everybody else's is done beside it. A line that is too long is sent away slowly.
+    """
+
+    def __init__(
+        self, app: ASGIApp, most: int, longest: int = 256, seconds_before_refusal: float = 2.0
+    ) -> None:
+        self._app, self._most, self._longest = app, most, longest
+        self._patience = seconds_before_refusal
+        self._lines: dict[str, Line] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        who = visitor(Request(scope))
+        line = self._lines.setdefault(who, Line(asyncio.Semaphore(self._most)))
+        line.present += 1
+        try:
+            if line.present > self._longest:
+                await asyncio.sleep(self._patience)
+                refusal = {"error": "too many requests at once: wait for the answers"}
+                return await JSONResponse(refusal, 429)(scope, receive, send)
+            async with line.turns:
+                await self._app(scope, receive, send)
+        finally:
+            line.present -= 1
+            if not line.present:
+                self._lines.pop(who, None)
 
 
 class Gate:

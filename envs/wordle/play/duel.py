@@ -19,30 +19,42 @@ from numpy.typing import NDArray
 from textrl.acting.policy import Thought
 from textrl.envs.wordle.game import (
     ALL_GREEN,
-    GREEN,
     MAX_GUESSES,
     PATTERNS,
     WORD_LENGTH,
-    YELLOW,
+    Letters,
     colours_of,
     encode_words,
     score,
 )
+from textrl.envs.wordle.play.daily import word_of_day
 from textrl.envs.wordle.words import WordList, load_words
 from textrl.errors import UserError
 
 Mode = Literal["race", "stump", "watch"]
 MODES: tuple[Mode, ...] = ("race", "stump", "watch")
-SQUARES = {GREEN: "\N{LARGE GREEN SQUARE}", YELLOW: "\N{LARGE YELLOW SQUARE}"}
-NO_SQUARE = "\N{BLACK LARGE SQUARE}"
+
+
+@dataclass(frozen=True)
+class Option:
+    """A word that the model compared with others. A head that is not there is None."""
+
+    word: str
+    chance: float | None
+    """How often the people play it here whose games the model learned from, by its policy."""
+    q: float | None
+    """The score that its values expect after it: minus the wrong guesses, this one included."""
 
 
 @dataclass(frozen=True)
 class Guess:
-    """A word and, of a model's, what it thought at each letter."""
+    """A word and, of a model's, what it thought at each letter and the words it compared."""
 
     word: str
     thoughts: tuple[Thought, ...] = ()
+    options: tuple[Option, ...] = ()
+    is_drawn: bool = False
+    """It was drawn by its chance, as were the options; else they are the likeliest words."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +107,8 @@ class Duel:
     models: Rows = ()
     said: Guess | None = None
     """The model's guess that waits for the person's colours."""
+    day: int | None = None
+    """A race for the word of the day: the day's number."""
 
     @property
     def is_over(self) -> bool:
@@ -132,6 +146,11 @@ def begin_race(words: WordList, rng: np.random.Generator) -> Duel:
     return Duel(words, "race", words.answers[rng.integers(len(words.answers))])
 
 
+def begin_daily(words: WordList, day: int) -> Duel:
+    """A race for the word of the day."""
+    return Duel(words, "race", word_of_day(words, day), day=day)
+
+
 def begin_watch(words: WordList, rng: np.random.Generator) -> Duel:
     """A game that the model plays alone."""
     return Duel(words, "watch", words.answers[rng.integers(len(words.answers))])
@@ -146,11 +165,11 @@ def known_to_model(words: WordList, word: str) -> str:
     """The word as the list spells it; the model can say no other."""
     word = _five_letters(word)
     if word not in words.guesses:
-        near = difflib.get_close_matches(word, words.guesses, n=1, cutoff=0.6)
-        hint = f": did you mean {near[0].upper()}?" if near else ""
+        near = difflib.get_close_matches(word, words.guesses, n=3, cutoff=0.4)
+        shown = " or ".join(each.upper() for each in near or words.guesses[:3])
         raise UserError(
-            f"{word.upper()} is not one of the {len(words.guesses):,} words that the model knows"
-            f"{hint}"
+            f"{word.upper()} is not one of the {len(words.guesses):,} words that the model knows,"
+            f" so it could never guess it: how about {shown}?"
         )
     return word
 
@@ -165,7 +184,7 @@ def your_guess(duel: Duel, word: str) -> Duel:
     if word in [row.word for row in duel.yours]:
         raise UserError(f"you have guessed {word.upper()} already")
     assert duel.answer is not None
-    pattern = int(score(_letters(word), _letters(duel.answer)))
+    pattern = _pattern(word, duel.answer)
     return replace(duel, yours=_with_row(duel, duel.yours, Guess(word), pattern))
 
 
@@ -174,7 +193,7 @@ def models_guess(duel: Duel, guess: Guess) -> Duel:
     assert duel.is_models_turn
     if duel.answer is None:
         return replace(duel, said=guess)
-    pattern = int(score(_letters(guess.word), _letters(duel.answer)))
+    pattern = _pattern(guess.word, duel.answer)
     return replace(duel, models=_with_row(duel, duel.models, guess, pattern))
 
 
@@ -199,13 +218,24 @@ def fitting(duel: Duel, rows: Rows) -> NDArray[np.intp]:
 
     In stump these are all words that the model can say; a hidden word of ours is an answer.
     """
-    letters = duel.words.guess_letters
-    if duel.mode != "stump":
-        letters = letters[: len(duel.words.answers)]
-    fits = np.ones(len(letters), dtype=bool)
+    words = duel.words
+    is_any = duel.mode == "stump"
+    fits = np.ones(len(words.guesses if is_any else words.answers), dtype=bool)
     for row in rows:
-        fits &= score(_letters(row.word), letters) == row.pattern
+        fits &= _patterns(words, row.word, is_any) == row.pattern
     return np.flatnonzero(fits)
+
+
+@lru_cache(maxsize=4096)
+def _patterns(words: WordList, word: str, is_any: bool) -> NDArray[np.uint8]:
+    """The pattern of a guess against each of the list's answers, or against any of its words."""
+    letters = words.guess_letters if is_any else words.guess_letters[: len(words.answers)]
+    return score(_letters(word), letters)
+
+
+@lru_cache(maxsize=65536)
+def _pattern(word: str, answer: str) -> int:
+    return int(score(_letters(word), _letters(answer)))
 
 
 def other_words(duel: Duel) -> list[str]:
@@ -234,23 +264,6 @@ def best_colours(rows: Rows) -> dict[str, int]:
     return best
 
 
-def share_text(duel: Duel) -> str:
-    """A finished game as squares, without a letter of it."""
-
-    def count(rows: Rows) -> str:
-        return f"{len(rows) if is_won(rows) else 'X'}/{MAX_GUESSES}"
-
-    def squares(rows: Rows) -> list[str]:
-        return ["".join(SQUARES.get(colour, NO_SQUARE) for colour in row.colours) for row in rows]
-
-    if duel.mode == "race":
-        head = f"textrl Wordle: me {count(duel.yours)}, the model {count(duel.models)}"
-        return "\n".join([head, *squares(duel.yours), "the model:", *squares(duel.models)])
-    is_stumped = duel.mode == "stump" and not is_won(duel.models)
-    did = "I stumped the model" if is_stumped else "the model played"
-    return "\n".join([f"textrl Wordle: {did} {count(duel.models)}", *squares(duel.models)])
-
-
 def dictionary(words: WordList) -> frozenset[str]:
     """What a person may guess: more than a short list holds, since nobody knows it by heart."""
     return _dictionary(words.guesses)
@@ -266,8 +279,8 @@ def _with_row(duel: Duel, rows: Rows, guess: Guess, pattern: int) -> Rows:
     return (*rows, replace(row, left=len(fitting(duel, (*rows, row)))))
 
 
-def _letters(word: str) -> NDArray[np.uint8]:
-    letters: NDArray[np.uint8] = encode_words([word])[0]
+def _letters(word: str) -> Letters:
+    letters: Letters = encode_words([word])[0]
     return letters
 
 

@@ -1,5 +1,6 @@
 """The terminal itself: keys as they are pressed, screens drawn whole, and everything put back."""
 
+import base64
 import contextlib
 import os
 import select
@@ -42,6 +43,12 @@ class Terminal:
         """Draw a screen over the one before; clearing line by line does not flicker."""
         text = "\033[H" + "\r\n".join(f"{line}\033[K" for line in lines) + "\033[J"
         sys.stdout.write(text)
+        sys.stdout.flush()
+
+    def copy(self, text: str) -> None:
+        """Ask the terminal to put a text on the clipboard (OSC 52); those that cannot ignore it."""
+        encoded = base64.b64encode(text.encode()).decode()
+        sys.stdout.write(f"\033]52;c;{encoded}\a")
         sys.stdout.flush()
 
     def key(self) -> str:

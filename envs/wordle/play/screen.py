@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from textrl.acting.policy import Thought
 from textrl.envs.wordle.game import BLACK, GREEN, MAX_GUESSES, WORD_LENGTH, YELLOW
 from textrl.envs.wordle.play.duel import Guess, Rows
+from textrl.envs.wordle.play.explain import about_its_guess, guesses_to_go
 from textrl.envs.wordle.play.opponent import letter_of
 from textrl.envs.wordle.play.record import Counts, Record
 
@@ -157,29 +158,33 @@ def keyboard(best: Mapping[str, int], look: Look) -> list[str]:
     return lines
 
 
-def thinking(number: int, guess: Guess, before: int, after: int | None, look: Look) -> list[str]:
-    """What the model thought at its guess of this number (from 1), letter by letter.
+def thinking(number: int, guess: Guess, before: int, after: str | None, look: Look) -> list[str]:
+    """What the model thought at its guess of this number (from 1): in a sentence, then by letters.
 
-    before, after: how many words fitted; after is None while the guess has no colours.
+    before, after: how many words fitted; after is None while the guess has no colours. Values are
+    shown as guesses to go, the right one included.
     """
     word = bold(guess.word.upper())
-    left = f"{before:,}" + ("" if after is None else f" -> {after:,}")
-    lines = [f"guess {number}: {word}   words left {left}", ""]
+    left = f"{before:,}" + ("" if after is None else f" -> {after}")
+    room = look.columns - 3 - (LEFT_COLUMNS if look.has_two_columns else 0)
+    sentence = wrap(about_its_guess(guess), room)
+    lines = [f"guess {number}: {word}   words left {left}", *sentence, ""]
     if not guess.thoughts:
         return lines
+    height = look.rows - 8 - len(sentence)
     first = guess.thoughts[0]
     heads = "policy" if first.policy is not None else "chance"
     heads = f"       {heads:14}" + ("      Q" if first.q is not None else "")
     lines.append(heads + ("       V" if first.v is not None else ""))
     for place, thought in enumerate(guess.thoughts, start=1):
-        lines += thought_lines(place, thought, look)
+        lines += thought_lines(place, thought, height, look)
     return lines
 
 
-def thought_lines(place: int, thought: Thought, look: Look) -> list[str]:
-    """The letters that came to mind at one place, as many as the window has room for."""
+def thought_lines(place: int, thought: Thought, height: int, look: Look) -> list[str]:
+    """The letters that came to mind at one place, as many as there is room for in all."""
     shares = thought.policy if thought.policy is not None else thought.chance
-    count = min(len(thought.tokens), max(1, (look.rows - 8) // WORD_LENGTH))
+    count = min(len(thought.tokens), max(1, height // WORD_LENGTH))
     chosen = thought.tokens.index(thought.chosen)
     shown = sorted({*range(count - 1), chosen if chosen >= count else count - 1})
     lines = []
@@ -189,9 +194,9 @@ def thought_lines(place: int, thought: Thought, look: Look) -> list[str]:
         head = place if i == shown[0] else " "
         line = f"{head} {name}  {bar(shares[i], 8, look)} {shares[i]:4.0%}"
         if thought.q is not None:
-            line += f"   {thought.q[i]:6.2f}"
+            line += f"   {guesses_to_go(thought.q[i]):6.2f}"
         if thought.v is not None and i == shown[0]:
-            line += f"  {thought.v:6.2f}"
+            line += f"  {guesses_to_go(thought.v):6.2f}"
         lines.append(line)
     return lines
 

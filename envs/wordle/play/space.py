@@ -27,6 +27,8 @@ from textrl.envs.wordle.play.opponent import load_opponent
 from textrl.envs.wordle.play.web import serve
 
 torch.set_num_threads(1)
+# A Space's visitors come through its proxy, which says who they are.
+os.environ.setdefault("FORWARDED_ALLOW_IPS", "*")
 agent = Path(__file__).parent / "{agent}"
 opponent = load_opponent(str(agent), beta={beta!r}, sample={sample!r})
 

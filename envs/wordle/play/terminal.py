@@ -9,8 +9,11 @@ import numpy as np
 
 from textrl.envs.wordle.game import BLACK, GREEN, WORD_LENGTH, YELLOW, pattern_of
 from textrl.envs.wordle.play import phrases, views
+from textrl.envs.wordle.play.analysis import analyse
+from textrl.envs.wordle.play.daily import number_of_day
 from textrl.envs.wordle.play.duel import (
     Duel,
+    begin_daily,
     begin_race,
     begin_stump,
     begin_watch,
@@ -23,6 +26,7 @@ from textrl.envs.wordle.play.duel import (
 from textrl.envs.wordle.play.opponent import Opponent
 from textrl.envs.wordle.play.record import Record, add_game, load_record
 from textrl.envs.wordle.play.screen import Look, View, compose
+from textrl.envs.wordle.play.share import share_text
 from textrl.errors import UserError
 
 COLOUR_KEYS = {"b": BLACK, "0": BLACK, "y": YELLOW, "1": YELLOW, "g": GREEN, "2": GREEN}
@@ -41,6 +45,9 @@ class Keys(Protocol):
 
     def key(self) -> str:
         """Wait for a key."""
+
+    def copy(self, text: str) -> None:
+        """Put a text on the clipboard, where the terminal lets us."""
 
 
 @dataclass
@@ -81,7 +88,10 @@ class Table:
 
 def play(table: Table) -> None:
     """The menu, until the person leaves."""
-    ways = {"r": race, "s": stump, "w": watch, "l": show_words, "t": show_tally}
+    ways: dict[str, Callable[[Table], bool]] = {
+        **{"r": race, "d": daily, "s": stump, "w": watch},
+        **{"l": show_words, "t": show_tally},
+    }
     try:
         while (key := table.ask(views.menu)) != "q":
             while key in ways and ways[key](table):
@@ -92,7 +102,17 @@ def play(table: Table) -> None:
 
 def race(table: Table) -> bool:
     """You and the model guess the same word. True: once more."""
-    duel = begin_race(table.opponent.task.words, table.rng)
+    return race_for(table, begin_race(table.opponent.task.words, table.rng))
+
+
+def daily(table: Table) -> bool:
+    """You and the model guess the word of the day, of which there is one."""
+    race_for(table, begin_daily(table.opponent.task.words, number_of_day()))
+    return False
+
+
+def race_for(table: Table, duel: Duel) -> bool:
+    """A race, key by key. True: once more."""
     entry, page, is_leaving = "", 0, False
     message = "The model guesses the same word as you. Its board opens at the end."
     while True:
@@ -102,6 +122,7 @@ def race(table: Table) -> bool:
         elif duel.is_over and key in ("enter", "escape"):
             return key == "enter"
         elif duel.is_over:
+            look_back(table, duel, key)
             continue
         elif key == "escape" and (is_leaving or not duel.yours):
             return False
@@ -155,6 +176,8 @@ def step_by_step(table: Table, duel: Duel) -> bool:
             duel, page = models_guess(duel, table.opponent.guess(duel)), 0
             if duel.is_over:
                 table.count(duel)
+        elif duel.is_over:
+            look_back(table, duel, key)
 
 
 def by_colours(table: Table, duel: Duel) -> bool:
@@ -203,6 +226,18 @@ def by_colours(table: Table, duel: Duel) -> bool:
 def taken_back_colours(duel: Duel) -> tuple[int, ...]:
     """The colours that taking back brings back for correction."""
     return duel.models[-1].colours if duel.models else ()
+
+
+def look_back(table: Table, duel: Duel, key: str) -> None:
+    """What can be done with a finished game: its analysis, and its text for others."""
+    if key == "a":
+        told, page = analyse(duel, table.opponent), 0
+        while table.ask(views.analysis, told, page) in ("tab", "enter", " ", "down"):
+            page += 1
+    elif key == "s":
+        text = share_text(duel)
+        table.keys.copy(text)
+        table.ask(views.shared, text)
 
 
 def show_words(table: Table) -> bool:

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from textrl.envs.wordle.game import WORD_LENGTH
+from textrl.envs.wordle.game import ALL_GREEN, WORD_LENGTH
+from textrl.envs.wordle.play.analysis import Analysis, Judged, how_it_was_judged, summary
 from textrl.envs.wordle.play.duel import (
     Duel,
     Rows,
@@ -19,6 +20,7 @@ from textrl.envs.wordle.play.screen import (
     Look,
     View,
     board,
+    bold,
     hidden_board,
     keyboard,
     spaced,
@@ -30,6 +32,7 @@ from textrl.envs.wordle.play.screen import (
 
 MENU = (
     ("r", "race", "you and the model guess the same word"),
+    ("d", "daily", "the same for the word of the day"),
     ("s", "stump", "it guesses a word that you think of"),
     ("w", "watch", "it plays alone"),
     ("l", "list", "the words that it knows"),
@@ -67,13 +70,16 @@ def race(
     if duel.is_over:
         models = [f"{'the model':26}words left", "", *board(duel.models, look)]
         pages = [models, *thought_pages(duel, look)]
-        keys = "Enter again   Tab its thoughts   Esc menu"
+        keys = "Enter again   Tab its thoughts   a analysis   s share   Esc menu"
+        if not look.has_two_columns:
+            keys = "Enter  Tab  a analysis  s share"
     else:
         models = ["the model", "", *hidden_board(len(duel.models), look)]
         pages = [models]
         keys = "Enter guess   Tab model   Esc menu"
     left = board_and_keys("you", duel.yours, look, entry)
-    return paged("Wordle: race", score_of(record), left, pages, page, message, keys, look)
+    title = "Wordle: race" if duel.day is None else f"Wordle: day {duel.day}"
+    return paged(title, score_of(record), left, pages, page, message, keys, look)
 
 
 def ask_word(opponent: Opponent, record: Record, look: Look, entry: str, message: str) -> View:
@@ -96,7 +102,9 @@ def alone(opponent: Opponent, record: Record, look: Look, duel: Duel, page: int)
     message = f"The word is {str(duel.answer).upper()}."
     if duel.is_over:
         message = alone_result(duel)
-        keys = "Enter again   Tab thoughts   Esc menu"
+        keys = "Enter again   Tab thoughts   a analysis   s share   Esc menu"
+        if not look.has_two_columns:
+            keys = "Enter  Tab  a analysis  s share"
     pages = thought_pages(duel, look)[::-1] or [["Its thoughts will stand here."]]
     return paged(title, score_of(record), left, pages, page, message, keys, look)
 
@@ -140,6 +148,42 @@ def by_colours(
         keys,
         look,
     )
+
+
+def analysis(opponent: Opponent, record: Record, look: Look, told: Analysis, page: int) -> View:
+    """A finished game, guess by guess, in as many pages as it takes."""
+    inner = look.columns - 2
+    lines: list[str] = []
+    for who, judged in (("You", told.yours), ("It", told.models)):
+        if judged:
+            lines += [bold(line) for line in wrap(summary(told, who, judged), inner)]
+        for each in judged:
+            lines += [judged_line(each), *(f"  {x}" for x in wrap(each.sentence, inner - 2))]
+        lines += [""] if judged else []
+    lines += wrap(how_it_was_judged(told.method), inner)
+    height = look.rows - 6
+    pages = [lines[start : start + height] for start in range(0, len(lines), height)]
+    shown = pages[page % len(pages)]
+    title = f"Analysis, page {page % len(pages) + 1} of {len(pages)}"
+    return View(title, "", shown, (), "", "Tab next page   Esc back", is_wide=True)
+
+
+def judged_line(each: Judged) -> str:
+    """What is known of a guess in figures."""
+    after = "found" if each.is_right else f"{each.after:,}"
+    told = [f"words left {each.before:,} -> {after} (expected {each.expected:.1f})"]
+    if each.lost is not None:
+        best = f" to {str(each.best).upper()}" if each.lost > 0.005 else ""
+        told.append(f"lost {each.lost + 0.0:.2f}{best}")
+    if each.luck is not None:
+        told.append(f"luck {100 * each.luck:.0f}")
+    return f"{bold(each.word.upper())} {', '.join(told)}"
+
+
+def shared(opponent: Opponent, record: Record, look: Look, text: str) -> View:
+    """A finished game for others."""
+    message = "Select it to copy it; many terminals have it on the clipboard already."
+    return View("Share", "", text.splitlines(), (), message, "Esc back", is_wide=True)
 
 
 def words(opponent: Opponent, record: Record, look: Look, page: int) -> View:
@@ -196,7 +240,8 @@ def thought_pages(duel: Duel, look: Look) -> list[list[str]]:
     before = len(fitting(duel, ()))
     pages = []
     for number, row in enumerate(duel.models, start=1):
-        pages.append(thinking(number, row.guess, before, row.left, look))
+        after = "found" if row.pattern == ALL_GREEN else f"{row.left:,}"
+        pages.append(thinking(number, row.guess, before, after, look))
         before = row.left
     if duel.said is not None:
         pages.append(thinking(len(pages) + 1, duel.said, before, None, look))

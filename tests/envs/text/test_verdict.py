@@ -22,7 +22,7 @@ def test_from_training_to_the_verdict(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(ope, "REFITS", 1)
+    monkeypatch.setattr(ope, "TRUSTS", (5.0,))
     path = write_lines([{**row, "truncated": False} for row in talks(40)])
 
     def run(recipe: Any, *words: object) -> str:

@@ -1,40 +1,28 @@
-"use strict";
 // The page of a duel. The server keeps the games and the hidden words; here is only what is shown.
 
-const LETTERS = ["qwertyuiop", "asdfghjkl", "zxcvbnm"];
-const COLOURS = ["black", "yellow", "green"];
+import { colourKeyboard, drawBoard, forgetTurns, makeKeyboard, spoken } from "./board.js";
+import { count, share, showAnalysis, showHelp, showTally, showWords } from "./dialogs.js";
+import { ask, byId, capital, kept, make, ofTab } from "./dom.js";
+import { drawThinking } from "./thinking.js";
+
+const MODES = ["daily", "race", "stump", "watch"];
 const COLOUR_KEYS = { b: 0, 0: 0, y: 1, 1: 1, g: 2, 2: 2 };
-const WORST_VALUE = -3; // where a value's bar is empty: three more wrong guesses
+const AUTO_MILLISECONDS = 1400; // between two guesses of a game that plays by itself
 const ABOUT = {
+  daily: "The word of the day, the same for everybody. The model guesses it too.",
   race: "You and the model guess the same hidden word. Its board opens when both are done.",
   stump: "Think of a word; the model guesses it. It keeps to words that fit the colours.",
   watch: "The model plays alone. Look over its shoulder.",
 };
 
-const byId = (id) => document.getElementById(id);
-const state = { mode: "race", view: null, entry: "", colours: [0, 0, 0, 0, 0], cursor: 0, shown: null,
-                typing: false, waiting: [], busy: false, about: { words: [], name: "" }, turned: {} };
-
-/** An element with properties and children; text is always set as text. */
-function make(tag, properties = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else if (name in element && name !== "role") element[name] = value;
-    else if (value !== undefined && value !== null) element.setAttribute(name, value);
-  }
-  element.append(...children);
-  return element;
-}
-
-async function post(what, body) {
-  const answer = await fetch(`api/${what}`, {
-    method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body),
-  });
-  const view = await answer.json();
-  if (!answer.ok) throw Object.assign(new Error(view.error || "that cannot be sent"), { gone: answer.status === 404 });
-  return view;
-}
+const NONE = [0, 0, 0, 0, 0];
+const state = { mode: "race", view: null, entry: "", colours: NONE, cursor: 0, shown: null,
+                typing: false, waiting: [], busy: false, auto: null, about: { name: "", answers: 0, day: 0 } };
+const isRace = () => state.mode === "race" || state.mode === "daily";
+const isColouring = () => Boolean(state.view && state.view.said);
+const asksWord = () => Boolean(state.view && state.view.typed_colours && (state.view.stuck || (state.view.over && !state.view.won)));
+const takesLetters = () => Boolean(state.typing || asksWord() || (isRace() && state.view && !state.view.over));
+const canTakeBack = () => Boolean(state.view && state.view.typed_colours && state.view.models.length > 0);
 
 function setBusy(isBusy) {
   state.busy = isBusy;
@@ -46,18 +34,19 @@ async function send(what, body = {}) {
   if (state.busy) return;
   setBusy(true);
   try {
-    const game = state.view ? { game: state.view.game } : {};
     const before = state.view;
-    state.view = await post(what, what === "new" ? { mode: state.mode, ...body } : { ...game, ...body });
+    state.view = await ask(what, what === "new" ? { mode: state.mode, ...body } : { game: before.game, ...body });
     state.entry = "";
-    if (what !== "judge") { state.colours = [0, 0, 0, 0, 0]; state.cursor = 0; }
+    if (what !== "judge") { state.colours = NONE; state.cursor = 0; }
     if (what === "back") state.colours = [...before.models[before.models.length - 1].colours];
-    if (what === "new") state.turned = {};
+    if (what === "new") forgetTurns();
     state.shown = null;
-    if (state.view.over && what !== "judge") count(state.view);
+    if (state.view.over && what !== "judge") count(state.view, state.about.name);
     draw();
+    announce(before);
   } catch (error) {
     if (error.gone) { state.view = null; state.typing = false; }
+    stopAuto();
     draw();
     say(error instanceof TypeError ? "The server does not answer." : capital(error.message));
     shake();
@@ -67,44 +56,73 @@ async function send(what, body = {}) {
   }
 }
 
+/** Tell those who do not see the boards what has come. */
+function announce(before) {
+  const { yours, models } = state.view;
+  const isSame = before && before.game === state.view.game;
+  const rows = [...yours.slice(isSame ? before.yours.length : 0), ...models.slice(isSame ? before.models.length : 0)];
+  byId("announce").textContent = rows.map(spoken).join(". ");
+}
+
+// Games outlast a reload: each mode's in this tab, the day's in this browser.
+const keyOf = (mode) => `${mode} ${state.about.name}`;
+function keep() {
+  const { mode, view } = state;
+  const game = view && { game: view.game, day: view.day, view: view.over ? view : null };
+  ofTab.write("mode", mode);
+  (mode === "daily" ? kept : ofTab).write(keyOf(mode), game);
+}
+
+/** Go on with the mode's game, or begin one. */
+async function enterMode(mode) {
+  stopAuto();
+  Object.assign(state, { mode, view: null, entry: "", shown: null, colours: NONE, cursor: 0, typing: mode === "stump", waiting: [] });
+  const game = (mode === "daily" ? kept : ofTab).read(keyOf(mode));
+  const isCurrent = game && (mode !== "daily" || game.day === state.about.day);
+  draw();
+  if (!isCurrent) return begin(mode);
+  setBusy(true);
+  try { state.view = await ask("look", { game: game.game }); } catch { state.view = game.view; }
+  setBusy(false);
+  if (!state.view) return begin(mode);
+  state.typing = false;
+  draw();
+}
+
 function begin(mode) {
   if (state.busy) return;
+  stopAuto();
   Object.assign(state, { mode, view: null, entry: "", shown: null, typing: mode === "stump" });
   draw();
   if (mode !== "stump") send("new");
 }
 
-// Keys, real ones and those on the screen.
-const isColouring = () => state.view && state.view.said;
-const asksWord = () => state.view && state.view.typed_colours && (state.view.stuck || (state.view.over && !state.view.won));
-const takesLetters = () => state.typing || asksWord() || (state.mode === "race" && state.view && !state.view.over);
-
 function press(key) {
   if (state.busy) return state.waiting.push(key);
   if (isColouring() && key in COLOUR_KEYS) {
-    if (state.cursor < 5) state.colours[state.cursor++] = COLOUR_KEYS[key];
+    if (state.cursor < 5) setColour(state.cursor++, COLOUR_KEYS[key]);
     return draw();
   }
   if (/^[a-z]$/.test(key) && takesLetters() && state.entry.length < 5) {
     state.entry += key;
-    say("");
     return draw();
   }
   if (key === "backspace") {
     if (state.entry) { state.entry = state.entry.slice(0, -1); return draw(); }
-    if (isColouring() && state.cursor > 0) { state.colours[--state.cursor] = 0; return draw(); }
+    if (isColouring() && state.cursor > 0) { setColour(--state.cursor, 0); return draw(); }
     if (canTakeBack()) return send("back");
   }
   if (key === "enter") enter();
 }
+const setColour = (place, colour) => { state.colours = state.colours.map((old, j) => (j === place ? colour : old)); };
 
 function enter() {
   const view = state.view;
-  if (state.typing) return state.entry ? startStump(state.entry) : startStump(null);
+  if (state.typing) return startStump(state.entry || null);
   if (!view) return begin(state.mode);
   if (asksWord() && state.entry) return send("judge", { word: state.entry });
-  if (view.over) return begin(state.mode);
-  if (state.mode === "race") return send("guess", { word: state.entry });
+  if (view.over) return state.mode === "daily" ? undefined : begin(state.mode);
+  if (isRace()) return send("guess", { word: state.entry });
   if (isColouring()) return send("colours", { colours: state.colours });
   if (!view.stuck) return send("step");
 }
@@ -112,220 +130,123 @@ function enter() {
 async function startStump(word) {
   state.typing = false;
   await send("new", { word });
-  if (!state.view) { state.typing = true; state.entry = word ?? ""; }
+  if (!state.view) {
+    const why = byId("message").textContent;
+    Object.assign(state, { typing: true, entry: word ?? "" });
+    draw();
+    say(why);
+  }
 }
 
-const canTakeBack = () => state.view && state.view.typed_colours && state.view.models.length > 0;
+// A game that plays by itself, as long as somebody looks.
+function stopAuto() { clearTimeout(state.auto); state.auto = null; }
+async function auto() {
+  if (document.hidden) { stopAuto(); return draw(); }
+  await send("step");
+  if (state.auto === null) return;
+  if (!state.view || state.view.over) stopAuto();
+  else state.auto = setTimeout(auto, AUTO_MILLISECONDS);
+  draw();
+}
+function toggleAuto() {
+  if (state.auto !== null) stopAuto();
+  else state.auto = setTimeout(auto, 0);
+  draw();
+}
 
 // Drawing: the whole page from the state; tiles turn when their row is new.
 function draw() {
   const { view, mode } = state;
-  for (const tab of document.querySelectorAll("nav button")) tab.setAttribute("aria-selected", tab.dataset.mode === mode);
+  for (const tab of document.querySelectorAll("#tabs button")) {
+    const isChosen = tab.dataset.mode === mode;
+    tab.setAttribute("aria-selected", isChosen);
+    tab.tabIndex = isChosen ? 0 : -1;
+  }
+  byId("play").setAttribute("aria-labelledby", `tab-${mode}`);
   byId("about").textContent = ABOUT[mode];
   const yours = view ? view.yours : [], models = view ? view.models : [];
-  const isRace = mode === "race";
-  byId("boards").classList.toggle("two", isRace);
-  byId("right").hidden = !isRace;
-  if (isRace) {
-    drawBoard("left", "you", yours, { entry: view && !view.over ? state.entry : null });
-    drawBoard("right", "the model", models, { hidden: view ? view.hidden : 0, isPickable: true });
+  const guesses = [...models, ...(isColouring() ? [view.said] : [])];
+  const shown = Math.min(state.shown ?? guesses.length - 1, guesses.length - 1);
+  const choose = (i) => { state.shown = i; draw(); };
+  const ofModel = { shown: state.shown, choose };
+  byId("boards").className = isRace() ? (view && view.over ? "two open" : "two") : "one";
+  byId("right").hidden = !isRace();
+  if (isRace()) {
+    drawBoard("left", mode === "daily" && view ? `you, day ${view.day}` : "you", yours, { entry: view && !view.over ? state.entry : null });
+    drawBoard("right", "the model", models, { hidden: view ? view.hidden : 0, ...ofModel });
   } else {
+    const pick = (j) => { setColour(j, (state.colours[j] + 1) % 3); draw(); };
     const entry = state.typing ? state.entry : null;
-    drawBoard("left", state.typing ? "your word" : "the model", models, { entry, said: view && view.said, isPickable: true });
+    const place = document.activeElement.dataset.place;
+    drawBoard("left", state.typing ? "your word" : "the model", models, { entry, said: view && view.said, colours: state.colours, pick, ...ofModel });
+    if (place) byId("left").querySelector(`[data-place="${place}"]`)?.focus();
   }
-  drawKeyboard(isRace ? yours : models);
+  colourKeyboard(isRace() ? yours : models, takesLetters());
   drawActions();
-  drawThinking(models);
+  const note = isRace() ? "Its thoughts are shown when the race is over." : "Its thoughts come with its first guess.";
+  drawThinking(guesses, { total: view ? view.total : 0, shown, choose, milliseconds: view ? view.milliseconds : 0, note });
   say(view ? prompt(view) : state.typing ? "Type your word, or keep it to yourself and colour the guesses." : "");
+  keep();
 }
 
 function prompt(view) {
   if (view.judged && !state.entry) return view.message;
   if (asksWord()) return `${view.judged ? "" : view.message} What was your word? ${state.entry.toUpperCase().padEnd(5, "_")}`;
+  if (view.over && state.mode === "daily") return `${view.message} ${nextDay()}`;
   if (view.message) return view.message;
   if (view.said) return `It says ${view.said.word.toUpperCase()}. Tap the letters to colour them, or press g, y, b.`;
-  if (view.mode === "race" && view.yours.length) {
+  if (isRace() && view.yours.length) {
     const left = view.yours[view.yours.length - 1].left;
-    return left === 1 ? "1 word left." : `${left} words left.`;
+    return left === 1 ? "1 word left." : `${left.toLocaleString("en")} words left.`;
   }
   if (view.answer) return `The word is ${view.answer.toUpperCase()}.`;
   return "";
 }
 
-function drawBoard(id, name, rows, { entry = null, hidden = 0, said = null, isPickable = false }) {
-  const figure = byId(id);
-  figure.querySelector("figcaption").textContent = name;
-  const board = figure.querySelector(".board");
-  board.replaceChildren();
-  const isNew = (i) => i >= (state.turned[id] || 0);
-  for (let i = 0; i < 6; i++) {
-    const row = rows[i];
-    const line = make("div", { className: "row" });
-    const pending = i === rows.length;
-    const word = row ? row.word : pending && said ? said.word : pending && entry !== null ? entry : "";
-    for (let j = 0; j < 5; j++) {
-      const letter = word[j] || "";
-      const tile = make(pending && said ? "button" : "div", { className: "tile", textContent: letter });
-      let colour = row ? row.colours[j] : pending && said ? state.colours[j] : undefined;
-      if (colour !== undefined) {
-        tile.dataset.colour = colour;
-        tile.setAttribute("aria-label", `${letter}, ${COLOURS[colour]}`);
-      } else if (letter) tile.classList.add("typed");
-      if (row && isNew(i)) { tile.classList.add("turn"); tile.style.animationDelay = `${j * 0.16}s`; }
-      if (pending && said) {
-        tile.classList.add("pick");
-        tile.addEventListener("click", () => { state.colours[j] = (state.colours[j] + 1) % 3; draw(); });
-      }
-      if (!row && i < hidden) tile.classList.add("hidden");
-      line.append(tile);
-    }
-    line.append(make("span", { className: "left", textContent: row ? `${row.left} left` : "" }));
-    if (row && isPickable) {
-      line.classList.add("pickable");
-      line.classList.toggle("chosen", i === state.shown);
-      line.addEventListener("click", () => { state.shown = i; draw(); });
-    }
-    board.append(line);
-  }
-  state.turned[id] = rows.length;
+function nextDay() {
+  const minutes = Math.ceil((86400000 - (Date.now() % 86400000)) / 60000);
+  const hours = Math.floor(minutes / 60);
+  return `The next word comes in ${hours ? `${hours} h ` : ""}${minutes % 60} min.`;
 }
 
-function drawKeyboard(rows) {
-  const best = {};
-  for (const row of rows) [...row.word].forEach((letter, j) => { best[letter] = Math.max(row.colours[j], best[letter] ?? 0); });
-  const keyboard = byId("keyboard");
-  const button = (key, label, wide) => make("button", {
-    textContent: label, className: wide ? "wide" : "", "data-key": key, "data-colour": wide ? undefined : best[key],
-    "aria-label": best[key] === undefined ? label : `${label}, ${COLOURS[best[key]]}`,
-    onclick: (event) => { event.currentTarget.blur(); press(key); },
-  });
-  keyboard.replaceChildren(...LETTERS.map((letters, i) => {
-    const keys = [...letters].map((letter) => button(letter, letter, false));
-    return make("div", {}, ...(i === 2 ? [button("enter", "Enter", true), ...keys, button("backspace", "\u232B", true)] : keys));
-  }));
-}
-
+/** Buttons for what can be done; if one had the focus, the same one has it again, or the first. */
 function drawActions() {
   const view = state.view, actions = [];
-  const add = (label, act, isMain = false) => actions.push(make("button", { textContent: label, className: isMain ? "main" : "", onclick: (event) => { event.currentTarget.blur(); act(); } }));
+  const add = (label, onclick, isMain = false) => actions.push(make("button", { textContent: label, className: isMain ? "main" : "", onclick }));
   if (state.typing) {
-    add("Guess my word", () => enter(), true);
+    add("Guess my word", enter, true);
     add("I colour its guesses", () => startStump(null));
   } else if (view && view.over) {
-    add("Play again", () => begin(state.mode), true);
+    if (state.mode !== "daily") add("Play again", () => begin(state.mode), true);
+    add("Analysis", analysis, state.mode === "daily");
     add("Share", () => share(view));
-  } else if (isColouring()) add("Confirm colours", () => enter(), true);
-  else if (view && state.mode !== "race" && !view.stuck) add("Next guess", () => send("step"), true);
-  if (asksWord()) add("Check my word", () => enter());
+  } else if (isColouring()) add("Confirm colours", enter, true);
+  else if (view && !isRace() && !view.stuck) {
+    add("Next guess", () => send("step"), true);
+    add(state.auto === null ? "Play by itself" : "Pause", toggleAuto);
+  }
+  if (asksWord()) add("Check my word", enter);
   if (canTakeBack()) add("Take back", () => send("back"));
+  const focused = byId("actions").contains(document.activeElement) ? document.activeElement.textContent : null;
   byId("actions").replaceChildren(...actions);
+  if (focused !== null) (actions.find((button) => button.textContent === focused) || actions[0] || byId("play")).focus();
 }
 
-function drawThinking(models) {
-  const guesses = [...models, ...(state.view && state.view.said ? [state.view.said] : [])];
-  byId("thinking").classList.toggle("empty", guesses.length === 0);
-  const shown = Math.min(state.shown ?? guesses.length - 1, guesses.length - 1);
-  byId("guesses").replaceChildren(...guesses.map((guess, i) => make("button", {
-    textContent: `${i + 1} ${guess.word}`, "aria-pressed": String(i === shown), onclick: () => { state.shown = i; draw(); },
-  })));
-  const body = byId("thoughts");
-  if (shown < 0) {
-    body.replaceChildren();
-    byId("note").textContent = state.mode === "race" ? "Its thoughts are shown when the race is over." : "Its thoughts come with its first guess.";
-    return;
-  }
-  const guess = guesses[shown];
-  const before = shown === 0 ? state.view.total : guesses[shown - 1].left;
-  const left = make("p", { className: "note", textContent: `Words left: ${before}${guess.left === undefined ? "" : ` \u2192 ${guess.left}`}` });
-  const first = guess.thoughts[0].letters[0], hasQ = first.q !== null, hasV = guess.thoughts[0].v !== null;
-  const heads = ["", first.policy === null ? "chance" : "policy", ...(hasQ ? ["Q"] : []), ...(hasV ? ["V"] : [])];
-  const table = make("table", {}, make("tr", {}, ...heads.map((head) => make("th", { textContent: head }))));
-  for (const thought of guess.thoughts) {
-    thought.letters.forEach((letter, i) => {
-      const row = make("tr", { className: `${i === 0 ? "first" : ""} ${letter.chosen ? "taken" : ""}` }, make("td", { className: "letter", textContent: letter.letter }));
-      const share = letter.policy ?? letter.chance;
-      row.append(meter("p", share, `${Math.round(100 * share)}%`));
-      if (hasQ) row.append(meter("q", 1 - letter.q / WORST_VALUE, letter.q.toFixed(2)));
-      if (hasV) row.append(i === 0 ? meter("v", 1 - thought.v / WORST_VALUE, thought.v.toFixed(2)) : make("td"));
-      table.append(row);
-    });
-  }
-  body.replaceChildren(left, table);
-  const spent = state.view.milliseconds ? ` It answered in ${Math.round(state.view.milliseconds)} ms.` : "";
-  byId("note").textContent = (hasQ ? "Q and V: the score it expects, minus one for each wrong guess to come; longer bars are better." : "It has learned to imitate: it has no values.") + spent;
+async function analysis() {
+  setBusy(true);
+  try { await showAnalysis(state.view); } catch (error) { say(capital(error.message)); } finally { setBusy(false); }
 }
 
-function meter(kind, share, text) {
-  const bar = make("b");
-  bar.style.width = `${Math.round(100 * Math.min(1, Math.max(0, share)))}%`;
-  return make("td", {}, make("div", { className: `meter ${kind}` }, make("i", {}, bar), make("span", { textContent: text })));
-}
-
-function say(text) { byId("message").textContent = text; }
-const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+function say(text) { if (byId("message").textContent !== text) byId("message").textContent = text; }
 function shake() {
   const rows = document.querySelectorAll("#left .row");
-  const row = rows[state.view && state.mode === "race" ? state.view.yours.length : 0];
-  if (row) row.classList.add("shake");
-}
-
-// What is kept in this browser: the tally by opponent, and the contrast.
-const storage = {
-  read(name) { try { return JSON.parse(localStorage.getItem(name)); } catch { return null; } },
-  write(name, value) { try { localStorage.setItem(name, JSON.stringify(value)); } catch { /* a browser that keeps nothing */ } },
-};
-const noGames = () => ({ won: 0, drawn: 0, lost: 0, yours: Array(7).fill(0), models: Array(7).fill(0), stump: Array(7).fill(0) });
-const tally = () => ({ ...noGames(), ...storage.read(`tally ${state.about.name}`) });
-const counted = new Set();
-
-function count(view) {
-  if (counted.has(view.game) || view.mode === "watch") return;
-  counted.add(view.game);
-  const games = tally();
-  const result = (rows) => (rows.length && rows[rows.length - 1].colours.every((c) => c === 2) ? rows.length - 1 : 6);
-  if (view.mode === "race") {
-    games[{ you: "won", model: "lost", nobody: "drawn" }[view.winner]]++;
-    games.yours[result(view.yours)]++;
-    games.models[result(view.models)]++;
-  } else games.stump[result(view.models)]++;
-  storage.write(`tally ${state.about.name}`, games);
-}
-
-function showDialog(title, ...children) {
-  const dialog = byId("dialog");
-  dialog.querySelector("h2").textContent = title;
-  byId("dialog-body").replaceChildren(...children);
-  if (!dialog.open) dialog.showModal();
-}
-
-function showTally() {
-  const games = tally();
-  const bars = (name, counts) => {
-    const most = Math.max(1, ...counts);
-    const cells = counts.flatMap((n, i) => {
-      const bar = make("b", { textContent: n });
-      bar.style.width = `${(100 * n) / most}%`;
-      return [make("span", { textContent: i < 6 ? i + 1 : "lost" }), bar];
-    });
-    return [make("p", { textContent: name }), make("div", { className: "tally" }, ...cells)];
-  };
-  showDialog("Your games against it", make("p", { textContent: `Races: won ${games.won}, drawn ${games.drawn}, lost ${games.lost}` }),
-    ...bars("Your guesses", games.yours), ...bars("Its guesses in the same races", games.models), ...bars("Its guesses at your words", games.stump));
-}
-
-async function share(view) {
-  const text = make("textarea", { value: view.share, readOnly: true, id: "share-text", rows: 16 });
-  let note = "Copy this text:";
-  try { await navigator.clipboard.writeText(view.share); note = "Copied. Paste it anywhere:"; } catch { /* not allowed here */ }
-  showDialog("Share", make("p", { textContent: note }), text);
-  text.select();
-  text.scrollTop = 0;
+  rows[state.view && isRace() ? state.view.yours.length : 0]?.classList.add("shake");
 }
 
 function contrast(isOn) {
   document.documentElement.classList.toggle("contrast", isOn);
   byId("contrast").setAttribute("aria-pressed", isOn);
-  storage.write("contrast", isOn);
+  kept.write("contrast", isOn);
 }
 
 document.addEventListener("keydown", (event) => {
@@ -335,13 +256,40 @@ document.addEventListener("keydown", (event) => {
   if (key === "backspace" || key === "enter") event.preventDefault();
   press(key);
 });
-for (const tab of document.querySelectorAll("nav button")) tab.addEventListener("click", () => { tab.blur(); begin(tab.dataset.mode); });
-byId("contrast").addEventListener("click", (event) => { event.currentTarget.blur(); contrast(!document.documentElement.classList.contains("contrast")); });
-byId("show-tally").addEventListener("click", showTally);
-byId("show-words").addEventListener("click", () => showDialog(`The ${state.about.words.length} words it knows`, make("div", { className: "words", textContent: state.about.words.join(" ") })));
-contrast(Boolean(storage.read("contrast")));
-fetch("api/about").then((answer) => answer.json()).then((about) => {
-  state.about = about;
-  byId("name").textContent = `${about.name} (${about.answers} answers, ${about.decoding})`;
+// A mouse or a finger leaves the focus where it was, so that Enter still enters a typed word.
+document.addEventListener("mousedown", (event) => { if (event.target.closest("button") && !byId("dialog").open) event.preventDefault(); });
+document.addEventListener("visibilitychange", () => { if (document.hidden && state.auto !== null) { stopAuto(); draw(); } });
+
+function choose(mode) {
+  if (state.busy || mode === state.mode) return;
+  history.replaceState(null, "", `#${mode}`);
+  enterMode(mode);
+}
+byId("tabs").addEventListener("click", (event) => { const tab = event.target.closest("button"); if (tab) choose(tab.dataset.mode); });
+byId("tabs").addEventListener("keydown", (event) => {
+  const now = MODES.indexOf(state.mode);
+  const next = { ArrowRight: now + 1, ArrowLeft: now + 3, Home: 0, End: 3 }[event.key];
+  if (next === undefined) return;
+  event.preventDefault();
+  choose(MODES[next % 4]);
+  byId(`tab-${state.mode}`).focus();
 });
-begin("race");
+byId("contrast").addEventListener("click", () => contrast(!document.documentElement.classList.contains("contrast")));
+byId("show-help").addEventListener("click", () => showHelp(state.about));
+byId("show-tally").addEventListener("click", () => showTally(state.about.name));
+byId("show-words").addEventListener("click", () => showWords().catch(() => say("The server does not answer.")));
+contrast(Boolean(kept.read("contrast")));
+makeKeyboard(press);
+
+async function start() {
+  setBusy(true);
+  try { state.about = await ask("about"); } catch { say("The server does not answer."); }
+  setBusy(false);
+  const { name, answers, decoding, day } = state.about;
+  byId("name").textContent = `${name} (${answers.toLocaleString("en")} answers, ${decoding})`;
+  const today = kept.read(keyOf("daily"));
+  const isDone = today && today.day === day && today.view;
+  const asked = location.hash.slice(1);
+  enterMode(MODES.includes(asked) ? asked : ofTab.read("mode") || (isDone ? "race" : "daily"));
+}
+start();

@@ -8,15 +8,19 @@ from collections.abc import Callable, Iterator
 from urllib.parse import urlparse
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from textrl.envs.wordle.game import colours_of, encode_words, score
+from textrl.envs.wordle.play.daily import number_of_day, word_of_day
 from textrl.envs.wordle.play.opponent import Opponent
 from textrl.envs.wordle.play.web import make_app
+from textrl.envs.wordle.words import WordList
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium: apt-get install chromium")
-expect.set_options(timeout=30_000)
+PATIENCE = 90_000  # milliseconds; a busy machine may need half of that to show a page
+expect.set_options(timeout=PATIENCE)
 
 
 @pytest.fixture(scope="module")
@@ -61,13 +65,14 @@ def browser() -> Iterator[Browser]:
 class Visitor:
     """Someone at the page: what they do, what they see, and what their browser asks for."""
 
-    def __init__(self, context: BrowserContext, url: str) -> None:
+    def __init__(self, context: BrowserContext, url: str, mode: str = "race") -> None:
         self.page: Page = context.new_page()
+        self.page.set_default_timeout(PATIENCE)
         self.hosts: set[str | None] = set()
         self.errors: list[str] = []
         self.page.on("request", lambda request: self.hosts.add(urlparse(request.url).hostname))
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.goto(url)
+        self.page.goto(f"{url}#{mode}")
         self.ready()
 
     def ready(self) -> None:
@@ -95,6 +100,15 @@ class Visitor:
         found = self.page.locator(f"#{side} .row").evaluate_all(read)
         return [(word, colours) for word, colours in found]
 
+    def violations(self) -> list[str]:
+        """What axe-core finds, of any impact."""
+        found = Axe().run(self.page).response["violations"]
+        return [
+            f"{each['id']} ({each['impact']}): {node['html'][:120]}"
+            for each in found
+            for node in each["nodes"]
+        ]
+
     def message(self) -> str:
         return self.page.locator("#message").inner_text()
 
@@ -107,9 +121,9 @@ def visit(browser: Browser, url: str) -> Iterator[Visit]:
     contexts: list[BrowserContext] = []
     visitors: list[Visitor] = []
 
-    def come(**options: object) -> Visitor:
+    def come(mode: str = "race", **options: object) -> Visitor:
         contexts.append(browser.new_context(reduced_motion="reduce", **options))
-        visitors.append(Visitor(contexts[-1], url))
+        visitors.append(Visitor(contexts[-1], url, mode))
         return visitors[-1]
 
     yield come
@@ -157,14 +171,24 @@ def test_a_race_by_keyboard(visit: Visit) -> None:
     taken = visitor.page.locator("#thoughts tr.taken .letter").all_inner_texts()
     assert "".join(taken).lower() == models[0][0]
     assert visitor.page.locator("#thoughts .meter.q").count() >= 5
+    assert visitor.page.locator("#sentence").inner_text().startswith("It plays ")
+    # No value promises more than that the guess at hand is the last.
+    values = visitor.page.locator("#thoughts .q span, #thoughts .v span").all_inner_texts()
+    assert min(float(value) for value in values) >= 1.0
     visitor.click("Share")
     shared = visitor.page.locator("#share-text").input_value()
     assert shared.splitlines()[0].startswith("textrl Wordle: me X/6, the model ")
-    assert len(shared.splitlines()) == 8 + len(models)
+    assert len(shared.splitlines()) == 9 + len(models)
+    assert shared.splitlines()[-1].startswith("http://127.0.0.1:")  # where it can be played
     visitor.click("Close")
     visitor.click("Tally")
     lost = "lost 1" if len(models) < 6 or models[-1][1] == [2] * 5 else "drawn 1"
     expect(visitor.page.locator("#dialog-body")).to_contain_text(lost)
+    visitor.click("Close")
+    visitor.click("Analysis")
+    told = visitor.page.locator("#dialog-body").inner_text()
+    assert "You lost " in told and "It lost " in told and "exact search" in told
+    assert visitor.page.locator(".analysis tr:not(.sentence)").count() == 2 + 6 + len(models)
 
 
 def test_stump_it_with_a_word_by_clicks(visit: Visit) -> None:
@@ -172,11 +196,13 @@ def test_stump_it_with_a_word_by_clicks(visit: Visit) -> None:
     visitor.tab("Stump it")
     visitor.type("house")
     assert "HOUSE is not one of the 14 words" in visitor.message()
+    assert "how about " in visitor.message()
     for _ in range(5):
         visitor.page.locator("[data-key=backspace]").click()
     for letter in "fjord":
         visitor.page.locator(f"[data-key={letter}]").click()
     visitor.click("Guess my word")
+    assert not visitor.page.locator("#keyboard").is_visible()  # there is nothing to type
     for _ in range(6):
         if visitor.page.get_by_role("button", name="Play again").count():
             break
@@ -265,6 +291,171 @@ def test_tiles_turn_and_contrast_is_kept(browser: Browser, url: str) -> None:
     visitor.page.reload()
     assert visitor.page.evaluate(colour) != before
     context.close()
+
+
+def test_a_reload_and_another_tab_keep_the_game(visit: Visit) -> None:
+    visitor = visit()
+    visitor.type("house")
+    visitor.type("mount")
+    visitor.page.reload()
+    visitor.ready()
+    assert [word for word, _ in visitor.rows("left")] == ["house", "mount"]
+    visitor.tab("Watch")
+    visitor.click("Next guess")
+    visitor.tab("Race")
+    assert [word for word, _ in visitor.rows("left")] == ["house", "mount"]
+    visitor.tab("Watch")
+    assert len(visitor.rows("left")) == 1
+
+
+def test_the_word_of_the_day_is_played_once(visit: Visit, words: WordList) -> None:
+    visitor = visit(mode="daily")
+    number = number_of_day()
+    expect(visitor.page.locator("#left-name")).to_have_text(f"you, day {number}")
+    visitor.type(word_of_day(words, number))
+    assert "The next word comes in" in visitor.message()
+    assert visitor.page.get_by_role("button", name="Play again").count() == 0
+    visitor.click("Share")
+    shared = visitor.page.locator("#share-text").input_value().splitlines()
+    assert shared[0].startswith(f"textrl Wordle #{number}: me 1/6")
+    assert shared[-1].endswith("/#daily")
+    visitor.click("Close")
+    visitor.page.reload()
+    visitor.ready()
+    assert visitor.rows("left") == [(word_of_day(words, number), [2] * 5)]
+
+
+def test_watch_plays_by_itself_until_it_is_paused(visit: Visit) -> None:
+    visitor = visit(mode="watch")
+    # Within the browser, so that it is paused after the first guess however slow the machine is.
+    visitor.page.evaluate(
+        """async () => {
+            const press = name => [...document.querySelectorAll("#actions button")]
+                .find(button => button.textContent === name).click();
+            press("Play by itself");
+            while (!document.querySelector("#left .row[role=img]"))
+                await new Promise(wake => setTimeout(wake, 20));
+            press("Pause");
+        }"""
+    )
+    visitor.ready()
+    paused = len(visitor.rows("left"))
+    visitor.page.wait_for_timeout(2000)
+    assert len(visitor.rows("left")) == paused
+    visitor.click("Play by itself")
+    expect(visitor.page.get_by_role("button", name="Play again")).to_be_visible()
+
+
+def test_by_keyboard_alone(visit: Visit) -> None:
+    """Arrow keys between the tabs, and the focus stays on what was pressed."""
+    visitor = visit(mode="daily")
+    press = visitor.page.keyboard.press
+    visitor.page.locator("#tab-daily").focus()
+    for key, chosen in (
+        ("ArrowRight", "race"),
+        ("End", "watch"),
+        ("ArrowRight", "daily"),
+        ("ArrowLeft", "watch"),
+    ):
+        press(key)
+        visitor.ready()
+        expect(visitor.page.locator("[role=tab][aria-selected=true]")).to_have_id(f"tab-{chosen}")
+        expect(visitor.page.locator(f"#tab-{chosen}")).to_be_focused()
+    visitor.page.get_by_role("button", name="Next guess").focus()
+    press("Enter")
+    visitor.ready()
+    expect(visitor.page.locator("#actions :focus")).to_have_count(1)
+    visitor.tab("Race")
+    for letter in "house":
+        visitor.page.locator(f"[data-key={letter}]").focus()
+        press("Enter")
+        expect(visitor.page.locator(f"[data-key={letter}]")).to_be_focused()
+    visitor.page.locator("[data-key=enter]").focus()
+    press("Enter")
+    visitor.ready()
+    assert [word for word, _ in visitor.rows("left")] == ["house"]
+
+
+def test_a_click_leaves_enter_to_the_word(visit: Visit) -> None:
+    visitor = visit(mode="watch")
+    visitor.tab("Race")
+    visitor.page.keyboard.type("hous")
+    visitor.page.locator("[data-key=e]").click()
+    visitor.page.keyboard.press("Enter")
+    visitor.ready()
+    assert [word for word, _ in visitor.rows("left")] == ["house"]
+
+
+def test_boards_are_read_out(visit: Visit) -> None:
+    visitor = visit()
+    visitor.type("house")
+    label = visitor.page.locator("#left .row").first.get_attribute("aria-label")
+    assert label is not None and re.match(
+        r"Guess 1, HOUSE: H (absent|elsewhere|correct), O .*; \d+ words? left$", label
+    )
+    assert visitor.page.locator("#announce").text_content() == label.removeprefix("Guess 1, ")
+    assert (
+        visitor.page.locator("#right .row").first.get_attribute("aria-label") == "Guess 1, hidden"
+    )
+
+
+def test_words_and_help_open_at_their_beginning(visit: Visit) -> None:
+    visitor = visit(viewport={"width": 320, "height": 568})
+    for name in ("Words", "How to play"):
+        visitor.click(name)
+        expect(visitor.page.locator("#dialog")).to_be_visible()
+        expect(visitor.page.locator("#dialog-title")).to_be_focused()
+        assert visitor.page.locator("#dialog").evaluate("dialog => dialog.scrollTop") == 0
+        visitor.click("Close")
+
+
+def test_a_small_phone_shows_board_and_keyboard_without_scrolling(visit: Visit) -> None:
+    visitor = visit(viewport={"width": 320, "height": 568}, has_touch=True)
+    visitor.type("house")
+    box = visitor.page.locator("[data-key=enter]").bounding_box()
+    assert box is not None and box["y"] + box["height"] <= 568
+    board = visitor.page.locator("#left .row").first.bounding_box()
+    assert board is not None and board["y"] >= 0
+    assert visitor.page.evaluate("document.documentElement.scrollWidth") <= 320
+
+
+def test_boards_are_equal_and_under_the_tabs(visit: Visit) -> None:
+    visitor = visit(viewport={"width": 1280, "height": 800})
+    boxes = [visitor.page.locator(each).bounding_box() for each in ("#left", "#right", "#tabs")]
+    left, right, tabs = (box for box in boxes if box is not None)
+    assert left["y"] == right["y"] and left["width"] == right["width"]
+    middle = (left["x"] + right["x"] + right["width"]) / 2
+    assert middle == pytest.approx(tabs["x"] + tabs["width"] / 2, abs=1)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("has_contrast", [False, True])
+def test_axe_finds_nothing(visit: Visit, scheme: str, has_contrast: bool) -> None:
+    """Roles, names, contrast of 4.5:1: on every screen, in every look."""
+    visitor = visit(viewport={"width": 390, "height": 844}, color_scheme=scheme)
+    if has_contrast:
+        visitor.click("Contrast")
+    found = {"start": visitor.violations()}
+    visitor.type("house")
+    visitor.page.keyboard.type("mo")
+    found["race"] = visitor.violations()
+    for word in ("unt", "party", "blind", "quick", "fudge"):
+        visitor.type(word)
+    found["over"] = visitor.violations()
+    for name in ("Analysis", "How to play", "Words", "Tally", "Share"):
+        visitor.click(name)
+        expect(visitor.page.locator("#dialog")).to_be_visible()
+        found[name] = visitor.violations()
+        visitor.click("Close")
+    visitor.tab("Watch")
+    visitor.click("Next guess")
+    found["watch"] = visitor.violations()
+    visitor.tab("Stump it")
+    found["stump"] = visitor.violations()
+    visitor.click("I colour its guesses")
+    visitor.page.keyboard.type("byg")
+    found["colours"] = visitor.violations()
+    assert {screen: problems for screen, problems in found.items() if problems} == {}
 
 
 def test_the_server_spoke_to_nobody_outside(visit: Visit, connected: set[str]) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from textrl.acting.policy import Thought
 from textrl.envs.wordle.play import screen, views
-from textrl.envs.wordle.play.duel import Duel, Guess, Row
+from textrl.envs.wordle.play.duel import Duel, Guess, Option, Row
 from textrl.envs.wordle.play.opponent import Opponent
 from textrl.envs.wordle.play.record import Record
 from textrl.envs.wordle.play.screen import (
@@ -71,11 +71,13 @@ def thought(**changes: object) -> Thought:
 
 
 def test_thoughts_show_what_there_is() -> None:
-    lines = [bare(line) for line in screen.thinking(2, Guess("crane", (thought(),)), 40, 3, PLAIN)]
+    lines = [
+        bare(line) for line in screen.thinking(2, Guess("crane", (thought(),)), 40, "3", PLAIN)
+    ]
     assert lines[0] == "guess 2: CRANE   words left 40 -> 3"
     assert lines[2].split() == ["policy", "Q", "V"]
-    assert lines[3].split() == ["1", ">", "C", "████", "50%", "-1.25", "-1.40"]
-    assert lines[4].split() == ["r", "███", "40%", "-1.50"]
+    assert lines[3].split() == ["1", ">", "C", "████", "50%", "2.25", "2.40"]
+    assert lines[4].split() == ["r", "███", "40%", "2.50"]
     imitator = Guess("crane", (thought(q=None, v=None),))
     lines = [bare(line) for line in screen.thinking(1, imitator, 40, None, PLAIN)]
     assert lines[0].endswith("words left 40") and lines[2].split() == ["policy"]
@@ -83,14 +85,31 @@ def test_thoughts_show_what_there_is() -> None:
     valuer = Guess("crane", (thought(policy=None, v=None),))
     lines = [bare(line) for line in screen.thinking(1, valuer, 40, None, PLAIN)]
     assert lines[2].split() == ["chance", "Q"]
-    assert lines[3].split() == ["1", ">", "C", "██████", "70%", "-1.25"]
+    assert lines[3].split() == ["1", ">", "C", "██████", "70%", "2.25"]
+
+
+def test_a_thought_begins_with_its_sentence() -> None:
+    options = (Option("crane", 0.6, -1.25), Option("slate", 0.2, -1.5))
+    guess = Guess("crane", (thought(),), options)
+    lines = [bare(line) for line in screen.thinking(1, guess, 40, "found", PLAIN)]
+    assert lines[0].endswith("words left 40 -> found")
+    sentence = "Most people play CRANE here (60 %), and its values agree: 2.2 guesses to go."
+    assert " ".join(lines[1:3]) == sentence
+    assert all(len(line) <= 80 - 37 - 3 for line in lines[1:3])
+
+
+def test_no_value_is_better_than_one_guess() -> None:
+    lines = screen.thinking(
+        1, Guess("crane", (thought(v=0.3, q=(0.2, -0.001, -2.0)),)), 4, "1", PLAIN
+    )
+    shown = " ".join(bare(line) for line in lines)
+    assert "-0.00" not in shown and shown.count("1.00") == 3
 
 
 def test_a_low_window_shows_fewer_letters_but_the_chosen_one() -> None:
-    low = Look(80, 17, {})
-    lines = screen.thought_lines(1, thought(chosen=0), low)
+    lines = screen.thought_lines(1, thought(chosen=0), 9, PLAIN)
     assert len(lines) == 1 and "> A" in bare(lines[0])
-    assert len(screen.thought_lines(1, thought(), PLAIN)) == 3
+    assert len(screen.thought_lines(1, thought(), 16, PLAIN)) == 3
 
 
 @pytest.fixture(scope="module")

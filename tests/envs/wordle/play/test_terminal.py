@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from textrl.envs.wordle.game import colours_of, encode_words, score
+from textrl.envs.wordle.play.daily import number_of_day, word_of_day
 from textrl.envs.wordle.play.duel import Duel
 from textrl.envs.wordle.play.opponent import Opponent
 from textrl.envs.wordle.play.record import load_record
@@ -24,12 +25,16 @@ class Script:
     def __init__(self) -> None:
         self.keys: list[str] = []
         self.screens: list[str] = []
+        self.copied = ""
 
     def show(self, lines: list[str]) -> None:
         self.screens.append(re.sub(r"\033\[[0-9;]*m", "", "\n".join(lines)))
 
     def key(self) -> str:
         return self.keys.pop(0) if self.keys else "end"
+
+    def copy(self, text: str) -> None:
+        self.copied = text
 
 
 @pytest.fixture
@@ -160,3 +165,29 @@ def test_words_and_tally_are_shown(table: Table) -> None:
     screens = drive(table, "l", ESCAPE, "t")
     assert "14 words" in screens[1] and "fjord" in screens[1]
     assert "your guesses" in screens[3] and "stump the model: 0" in screens[3]
+
+
+def test_a_finished_game_is_analysed_and_shared(table: Table, words: WordList) -> None:
+    answer = answer_of_next_race(table)
+    other = next(word for word in words.answers if word != answer)
+    screens = drive(table, "r", other, ENTER, answer, ENTER, "a", TAB, ESCAPE, "s", ESCAPE, ESCAPE)
+    told = next(shown for shown in screens if "Analysis, page 1" in shown)
+    assert "You lost " in told and f"{other.upper()} words left 12 -> " in told
+    assert "t would play" in told
+    shared = next(shown for shown in screens if "Select it to copy it" in shown)
+    assert "textrl Wordle: me 2/6, the model" in shared
+    assert isinstance(table.keys, Script)
+    assert table.keys.copied.splitlines()[2] == "\N{LARGE GREEN SQUARE}" * 5
+    assert "Press a letter" in screens[-1]
+
+
+def test_its_guesses_are_explained_in_a_sentence(table: Table) -> None:
+    shown = drive(table, "w", ENTER)[-1]
+    assert "It plays " in shown
+
+
+def test_the_daily_word_in_the_terminal(table: Table, words: WordList) -> None:
+    number = number_of_day()
+    screens = drive(table, "d", word_of_day(words, number), ENTER, "s")
+    assert f"Wordle: day {number}" in screens[1]
+    assert f"textrl Wordle #{number}: me 1/6" in screens[-1]

@@ -1,22 +1,28 @@
 """The page's server: only its own doors, only small requests, and no word to the outside."""
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
+from fastapi.responses import JSONResponse
 from fastapi.testclient import TestClient
+from starlette.types import Message, Receive, Scope, Send
 
 from textrl.envs.wordle.play.opponent import Opponent
-from textrl.envs.wordle.play.web import MOST_BYTES, make_app
+from textrl.envs.wordle.play.web import FILES, MOST_BYTES, make_app
+from textrl.sharing.page import Turnstile
 
 
 @pytest.fixture
 def client(opponent: Opponent) -> Iterator[TestClient]:
-    yield TestClient(make_app(opponent), raise_server_exceptions=False)
+    with TestClient(make_app(opponent), raise_server_exceptions=False) as client:
+        yield client
 
 
 def test_the_page_is_served_with_a_policy_that_keeps_it_here(client: TestClient) -> None:
-    for path, kind in (("/", "html"), ("/style.css", "css"), ("/game.js", "javascript")):
+    for path in FILES:
         answer = client.get(path)
+        kind = {"/": "html", ".css": "css", ".svg": "svg"}.get(path[-4:], "javascript")
         assert answer.status_code == 200 and kind in answer.headers["content-type"]
         assert answer.headers["content-security-policy"].startswith("default-src 'self'")
         assert "http://" not in answer.text.replace("http://www.w3.org", "")
@@ -58,6 +64,52 @@ def test_long_requests_are_cut_off(client: TestClient) -> None:
             yield b" " * 100
 
     assert client.post("/api/new", content=chunks()).status_code == 413
+
+
+def test_the_words_and_what_is_known_of_the_agent(client: TestClient) -> None:
+    about = client.get("/api/about").json()
+    words = client.get("/api/words").json()
+    assert about["words"] == len(words["words"]) == 14
+    assert about["answers"] == words["answers"] == 12
+    assert about["name"] == "novice"  # not where it is on this machine
+
+
+def test_a_greedy_visitor_waits_for_themselves_only() -> None:
+    """Three are worked on at a time, two more wait, the rest is refused; another comes at once."""
+    is_open, inside = asyncio.Event(), 0
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal inside
+        if scope["client"][0] == "greedy":
+            inside += 1
+            await is_open.wait()
+        await JSONResponse({})(scope, receive, send)
+
+    turnstile = Turnstile(slow, most=3, longest=5, seconds_before_refusal=0.01)
+
+    async def ask(who: str) -> int:
+        statuses: list[int] = []
+
+        async def send(message: Message) -> None:
+            statuses.extend([message["status"]] if "status" in message else [])
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        scope = {"type": "http", "client": (who, 1), "headers": [], "method": "GET", "path": "/"}
+        await turnstile(scope, receive, send)
+        return statuses[0]
+
+    async def both() -> tuple[list[int], int, int, int]:
+        greedy = [asyncio.create_task(ask("greedy")) for _ in range(10)]
+        await asyncio.sleep(0.05)
+        polite, worked_on = await ask("polite"), inside
+        is_open.set()
+        return await asyncio.gather(*greedy), polite, worked_on, await ask("greedy")
+
+    first, polite, worked_on, later = asyncio.run(both())
+    assert sorted(first) == [200] * 5 + [429] * 5
+    assert (polite, worked_on, later) == (200, 3, 200)
 
 
 def test_mistakes_are_told_in_words(client: TestClient) -> None:
