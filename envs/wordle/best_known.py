@@ -52,7 +52,7 @@ def best_known(words: WordList, path: Path = FILE) -> BestKnown | None:
             return None
         tree = planted(stored["tree"].split(), words)
         found = BestKnown(tree, stored["cost"], stored["bound"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration):
         return None
     return found if wrong_guesses(tree, words.table).sum() == found.cost else None
 
