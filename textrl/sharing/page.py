@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # read when gradio is imported
 
 from fastapi import Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from gradio import Server
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -61,6 +62,14 @@ def new_server(
 
     for path, file in files.items():
         app.get(path)(serve_file(file))
+
+    @app.exception_handler(RequestValidationError)
+    def refuse(request: Request, error: RequestValidationError) -> JSONResponse:
+        # FastAPI's own answer repeats what was sent, which fails where that is no text.
+        first = error.errors()[0]
+        where = ".".join(str(part)[:40] for part in first["loc"])
+        return JSONResponse({"error": f"malformed request: {where}: {first['msg'][:200]}"}, 422)
+
     if most_at_once is not None:
         app.add_middleware(Turnstile, most=most_at_once)
     app.add_middleware(Gate, paths=frozenset((*files, STARTUP, *doors)), longest=longest)
