@@ -45,7 +45,12 @@ def main() -> None:
         metavar="MODEL",
         help=f"{' and '.join(PEOPLE)}: the language model to train",
     )
-    parser.add_argument("--output", default="results", metavar="DIR", help="where results go")
+    parser.add_argument(
+        "--output",
+        default="results",
+        metavar="DIR",
+        help=f"where results go, and the records that {' and '.join(STUDIES)} go on from",
+    )
     parser.add_argument("--runs", default="runs/reproduce", metavar="DIR", help="where runs go")
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="runs at once"

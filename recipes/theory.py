@@ -12,7 +12,7 @@ EXAMPLE = "textrl theory --seeds 20 --output results"
 def main() -> None:
     """Parse the command line and run."""
     parser = make_parser("Check the paper's theorems and lemma 1 on small POMDPs.", EXAMPLE)
-    parser.add_argument("--only", choices=THEORY_PARTS, help="one part (default: all three)")
+    parser.add_argument("--only", choices=THEORY_PARTS, help="one part (default: all)")
     parser.add_argument("--seeds", type=int, default=20, metavar="N", help="datasets of each size")
     parser.add_argument("--max-horizon", type=int, default=8, metavar="N", help="the longest one")
     parser.add_argument("--output", default="results", metavar="DIR", help="where results go")

@@ -2,175 +2,107 @@
 
 import math
 import statistics
-import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import transformers
-from accelerate import Accelerator
 from datasets import Dataset
-from torch import nn
-from transformers import GPT2Config, GPT2LMHeadModel
 
 from textrl.acting.decoding import Decoding
 from textrl.acting.policy import Policy
-from textrl.config.presets import configure
-from textrl.config.train import TrainConfig
-from textrl.data.batches import Batch
 from textrl.data.windows import RowFiles, RowReader
 from textrl.evaluation.play import evaluate
-from textrl.model.build import new_model
 from textrl.model.network import TextRLModel
 from textrl.model.patches import PatchEncoder
-from textrl.tasks.members import Members, expect
+from textrl.recipes.measuring.steps import (
+    Bench,
+    language_model_steps,
+    median_of,
+    now,
+    take_turns,
+    training_steps,
+)
 from textrl.tasks.task import Task
-from textrl.training.learner import Learner, make_loss
-from textrl.training.metrics import METRICS_FILE, MetricsLog
-from textrl.training.optimizers import make_optimizers
-from textrl.training.state import TrainingState
 
-EPISODES = 20_000  # enough for the lengths to be typical
 ROUNDS = 5  # the steps take turns, so that a slow moment of the machine hits all of them
-STEPS_PER_ROUND = 20  # one of them measures the bisimulation loss where its weight is 0
 BISIMULATION_WEIGHT = 0.05
 EARLY, LATE = 100, 500  # decisions of an episode between which acting must not slow down
-Steps = Mapping[int, list[Batch]]
-"""Of each step: the batches that it is read in."""
 
 
 def measure(name: str, preset: str, backbone: str) -> dict[str, float]:
     """The figures of a task at a preset's size."""
     transformers.utils.logging.disable_progress_bar()
-    run = configure(name, preset, backbone=backbone)
-    members = Members.of_run(run)
-    (member,) = run.members.values()
-    task = expect(members.one()[1], Task, "the benchmark")
-    torch.manual_seed(0)
-    rows = task.default_dataset(min(EPISODES, member.episodes), seed=0)
-    # A step over frames takes as long as dozens of others; the first of all would measure more.
-    numbers = range(1, 3) if task.frame_shape else range(STEPS_PER_ROUND)
-
-    def steps_of(run: TrainConfig) -> Steps:
-        batches, _ = task.batches(member, run, rows=rows)
-        return {number: batches.step(number) for number in numbers}
-
-    steps = steps_of(run)
-    model, plain = training_steps(members, run, steps)
-    compared = replace(run, bisimulation=replace(run.bisimulation, weight=BISIMULATION_WEIGHT))
-    _, bisimulation = training_steps(members, compared, steps_of(compared))
-    language_model = language_model_steps(model, run, steps)
-    rounds = take_turns(plain, bisimulation, language_model)
-    algo = member.algo
-    figures = {
-        f"{algo}_step_seconds": statistics.median(of_plain for of_plain, _, _ in rounds),
-        "bisim_step_seconds": statistics.median(of_bisim for _, of_bisim, _ in rounds),
-        "lm_step_seconds": statistics.median(of_lm for _, _, of_lm in rounds),
-        # Of each round first: what is measured at nearly the same moment is compared.
-        f"{algo}_step_over_lm_step": statistics.median(
-            of_plain / of_lm for of_plain, _, of_lm in rounds
-        ),
-        "bisim_step_over_step": statistics.median(
-            of_bisim / of_plain for of_plain, of_bisim, _ in rounds
-        ),
-    }
-    if member.window:
-        figures.update(acting_cost(task, model))
+    bench = Bench.of(name, preset, backbone)
+    model, figures = step_figures(bench)
+    if bench.member.window:
+        figures.update(acting_cost(bench.task, model))
     else:
-        figures["eval_games_per_second"] = play_rate(task, model)
+        figures["eval_games_per_second"] = play_rate(bench.task, model, sample=False)
+        figures["eval_sampled_games_per_second"] = play_rate(bench.task, model, sample=True)
     if name in OF_ONE_TASK:
-        figures.update(OF_ONE_TASK[name](task, rows))
+        figures.update(OF_ONE_TASK[name](bench))
     figures["threads"] = torch.get_num_threads()
     return figures
 
 
-def training_steps(
-    members: Members, run: TrainConfig, steps: Steps
-) -> tuple[TextRLModel, Callable[[], float]]:
-    """A new model and a function that trains it for these steps, as a run would."""
-    model = new_model(members, run)
-    accelerator = Accelerator(cpu=True)
-    learner = Learner(run, accelerator, model, make_loss(run))
-    with tempfile.TemporaryDirectory() as folder:
-        learner.restore(Path(folder))
-        log = MetricsLog(Path(folder) / METRICS_FILE, accelerator, TrainingState(0, 0.0, 0.0, 0))
-
-    def train() -> float:
-        began = time.perf_counter()
-        for step, batches in steps.items():
-            learner.step(step, batches, log)
-        return (time.perf_counter() - began) / len(steps)
-
-    return model, train
-
-
-def language_model_steps(model: TextRLModel, run: TrainConfig, steps: Steps) -> Callable[[], float]:
-    """The same for a bare GPT-2 language model of the same size on the same tokens, by AdamW."""
-    size = model.config
-    fast: dict[str, Any] = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
-    fast["attn_implementation"] = "sdpa"
-    bare = GPT2LMHeadModel(
-        GPT2Config(
-            vocab_size=size.vocabulary,
-            n_layer=size.layers,
-            n_embd=size.width,
-            n_head=size.attention_heads,
-            n_positions=size.context,
-            bos_token_id=None,
-            eos_token_id=None,
-            use_cache=False,
-            **fast,
-        )
-    )
-
-    def total(_: int, batch: Batch) -> torch.Tensor:
-        loss: torch.Tensor = bare(input_ids=batch.tokens, labels=batch.tokens).loss
-        return loss
-
-    return stepper(bare, replace(run, optimizer="adamw"), total, steps)
+def step_figures(bench: Bench) -> tuple[TextRLModel, dict[str, float]]:
+    """Of training steps: as they are, with the language model's optimizer, with bisimulation."""
+    run, members, algo = bench.run, bench.members, bench.member.algo
+    steps = bench.steps()
+    compared = replace(run, bisimulation=replace(run.bisimulation, weight=BISIMULATION_WEIGHT))
+    model, plain = training_steps(members, run, steps)
+    _, by_adamw = training_steps(members, replace(run, optimizer="adamw"), steps)
+    _, bisimulation = training_steps(members, compared, bench.steps(compared))
+    bare = language_model_steps(model.config, run, steps)
+    fused = language_model_steps(model.config, run, steps, "gelu_pytorch_tanh")
+    rounds = take_turns(plain, by_adamw, bisimulation, bare, fused, rounds=ROUNDS)
+    figures = {
+        f"{algo}_step_seconds": median_of(rounds, lambda step, *_: step),
+        "bisim_step_seconds": median_of(rounds, lambda _, __, bisim, *___: bisim),
+        "lm_step_seconds": median_of(rounds, lambda *all: all[3]),
+        f"{algo}_step_over_lm_step": median_of(rounds, lambda *all: all[0] / all[3]),
+        f"{algo}_step_over_lm_step_same_optimizer": median_of(rounds, lambda *all: all[1] / all[3]),
+        f"{algo}_step_over_fused_lm_step_same_optimizer": median_of(
+            rounds, lambda *all: all[1] / all[4]
+        ),
+        "bisim_step_over_step": median_of(rounds, lambda *all: all[2] / all[0]),
+    }
+    threads = torch.get_num_threads()
+    if threads > 1:
+        figures["two_threads_over_one"] = threads_over_one(plain, 2)
+    return model, figures
 
 
-def take_turns(*runs: Callable[[], float]) -> list[tuple[float, ...]]:
-    """Seconds of a step of each, round by round."""
-    rounds = [tuple(run() for run in runs) for _ in range(ROUNDS + 1)]
-    return rounds[1:]  # the first one warms up
+def threads_over_one(train: Callable[[], float], threads: int) -> float:
+    """How many times as many steps a second as one thread takes."""
+    before = torch.get_num_threads()
+
+    def by(count: int) -> Callable[[], float]:
+        def run() -> float:
+            torch.set_num_threads(count)
+            began = time.perf_counter()
+            train()
+            return time.perf_counter() - began
+
+        return run
+
+    rounds = take_turns(by(1), by(threads), rounds=ROUNDS)
+    torch.set_num_threads(before)
+    return median_of(rounds, lambda one, several: one / several)
 
 
-def stepper(
-    model: nn.Module,
-    config: TrainConfig,
-    loss: Callable[[int, Batch], torch.Tensor],
-    steps: Steps,
-) -> Callable[[], float]:
-    """A function that trains for the steps once and returns the mean seconds of one."""
-    optimizers = make_optimizers(model, config)
-
-    def run() -> float:
-        began = time.perf_counter()
-        for step, batches in steps.items():
-            for batch in batches:
-                loss(step, batch).backward()
-            nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)
-            for optimizer in optimizers:
-                optimizer.step()
-                optimizer.zero_grad()
-        return (time.perf_counter() - began) / len(steps)
-
-    return run
-
-
-def play_rate(task: Task, model: TextRLModel) -> float:
-    """Episodes per second of greedy play in batches; untrained agents play the longest ones."""
+def play_rate(task: Task, model: TextRLModel, sample: bool) -> float:
+    """Episodes per second of play in batches; untrained agents play the longest ones."""
     games = 500
-    decoding = Decoding.of(model, sample=False)
+    decoding = Decoding.of(model, sample)
     evaluate(task, model, decoding, games, seed=0)
-    began = time.perf_counter()
+    began = now()
     evaluate(task, model, decoding, games, seed=0)
-    return games / (time.perf_counter() - began)
+    return games / (now() - began)
 
 
 def acting_cost(task: Task, model: TextRLModel, episodes: int = 16) -> dict[str, float]:
@@ -200,22 +132,28 @@ def collecting_rate() -> dict[str, float]:
     return {
         "collected_decisions_per_second": rates["collect"],
         "bare_decisions_per_second": rates["bare"],
-        "collect_over_bare": rates["share"],
+        "collect_over_engine": rates["share"],
     }
 
 
-def of_vizdoom(task: Task, rows: Dataset) -> dict[str, float]:
+def of_vizdoom(bench: Bench) -> dict[str, float]:
     """What only the maze has."""
+    rates = encoding_rates(bench.task)
+    own = f"encoded_frames_per_second_{bench.member.filters.replace(',', '_')}_"
     return {
         **collecting_rate(),
-        "decoded_frames_per_second": decoding_rate(rows, task),
-        **encoding_rates(task),
+        "decoded_frames_per_second": decoding_rate(bench.rows, bench.task),
+        # Of the preset's filters, in whichever precision is faster here, as a run would take it.
+        "encoder_frames_per_second": max(
+            rate for name, rate in rates.items() if name.startswith(own)
+        ),
+        **rates,
     }
 
 
-def of_wordle(task: Any, rows: Dataset) -> dict[str, float]:
+def of_wordle(bench: Bench) -> dict[str, float]:
     """What only Wordle has."""
-    return {"scored_guesses_per_second": scoring_rate(task)}
+    return {"scored_guesses_per_second": scoring_rate(bench.task)}
 
 
 def decoding_rate(rows: Dataset, task: Task) -> float:

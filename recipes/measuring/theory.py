@@ -22,7 +22,8 @@ from textrl.tasks.members import expect
 from textrl.tasks.task import Task
 from textrl.theory import figures, study
 from textrl.theory.agent import agent_clusters, history_representations
-from textrl.theory.families import FAMILIES
+from textrl.theory.families import BETS, FAMILIES
+from textrl.theory.hindsight import compare_merges
 from textrl.theory.together import (
     EPSILONS,
     SCALES,
@@ -32,6 +33,7 @@ from textrl.theory.together import (
     put_clusters,
     put_curves,
     put_lemma,
+    put_tests,
     summary_table,
 )
 
@@ -89,7 +91,12 @@ def measure(parts: Sequence[str], seeds: int, longest: int, jobs: int) -> dict[s
         }
         for part in parts
     }
-    puts = {"suboptimality": put_curves, "clusters": put_clusters, "lemma": put_lemma}
+    puts = {
+        "suboptimality": put_curves,
+        "clusters": put_clusters,
+        "lemma": put_lemma,
+        "tests": put_tests,
+    }
     cpu = {
         part: sum(s for job, (_, s) in zip(work, found, strict=True) if job[0] == part)
         for part in parts
@@ -122,6 +129,8 @@ def run_job(job: tuple[Any, ...]) -> tuple[Any, float]:
         result = study.learning_curves(family, horizon, seed, SIZES, SCALES)
     elif part == "clusters":
         result = study.cluster_counts(family, horizon, EPSILONS, seed)
+    elif part == "tests":
+        result = compare_merges(family, horizon)
     else:
         result = (
             study.lemma_checks(family, horizon, EPSILONS, seed),
@@ -135,6 +144,8 @@ def plan(part: str, seeds: int, longest: int) -> list[Job]:
     if part == "suboptimality":
         horizons = range(SHORTEST, longest + 1)
         return list(itertools.product(FAMILIES, horizons, range(seeds)))
+    if part == "tests":
+        return list(itertools.product((*FAMILIES, *BETS), range(SHORTEST, longest + 1), [0]))
     # Metrics of the families know no chance; random POMDPs are drawn.
     end = longest if part == "clusters" else min(longest, LEMMA_LONGEST)
     fixed = itertools.product(FAMILIES, range(SHORTEST, end + 1), [0])

@@ -11,7 +11,7 @@ PEOPLE = {
 }
 """Conversations of people, a file each, with the flags of their runs."""
 OPE = "ope"  # how far off-policy estimates can be trusted
-THEORY, THEORY_PARTS = "theory", ("suboptimality", "clusters", "lemma")
+THEORY, THEORY_PARTS = "theory", ("suboptimality", "clusters", "lemma", "tests")
 GREEDY, SAMPLED = ("decodings", "greedy"), ("decodings", "sampled")
 
 

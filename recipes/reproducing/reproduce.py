@@ -42,8 +42,9 @@ from textrl.recipes.reproducing.runs import (
     write_runs,
 )
 from textrl.recipes.reproducing.studies import STUDIES, Study, plan_study
+from textrl.recipes.reproducing.study_figure import draw_study
 from textrl.recipes.reproducing.study_record import finished, record_of
-from textrl.recipes.reproducing.study_results import compare_study, draw_study, study_rows
+from textrl.recipes.reproducing.study_results import compare_study, study_rows
 from textrl.recipes.reproducing.study_runs import train_runs
 from textrl.recipes.reproducing.summary import table_rows, write_summary
 from textrl.sharing.publish import saved_report

@@ -62,6 +62,8 @@ class Study:
         default=(("hindsight", "cql"), ("cql+bisim", "cql"), ("exact-metric", "cql"))
     )
     seeds: int = 5
+    page: str = "docs/bisimulation.md"
+    """Where the results are discussed."""
 
 
 @dataclass(frozen=True)
@@ -185,6 +187,7 @@ STUDIES = {
         flags=COMMON,
         size_flag="--corridor",
         episodes=500,
+        page="docs/tmaze.md",
         tables=(
             Table("methods", MAIN, {"gpt2": GPT2}, (10, 20, 40)),
             Table("methods", MAIN, {"rnn": RNN}, (10, 20, 40)),

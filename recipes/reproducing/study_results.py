@@ -1,33 +1,20 @@
-"""What came out of a study: means over seeds with intervals, its table and its figure."""
+"""What came out of a study: means over seeds with intervals, and its table."""
 
 import statistics
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from textrl.config.command_line import parse_config
 from textrl.envs.gridworld.task import GridworldTask
 from textrl.evaluation.report import over_seeds
-from textrl.recipes.reproducing.figures import save
 from textrl.recipes.reproducing.runs import machine
-from textrl.recipes.reproducing.studies import GIVEN, Study, StudyRun
+from textrl.recipes.reproducing.studies import Study, StudyRun
 from textrl.recipes.reproducing.tabular import tabular_return
 from textrl.tasks.members import Members
 
 Results = Mapping[StudyRun, Mapping[str, Any]]
 LAST_QUARTER = 0.75
-COLOURS = {
-    "cql": "black",
-    "cql+bisim": "tab:orange",
-    "hindsight": "tab:blue",
-    "hindsight-pairs": "tab:cyan",
-    "exact-metric": "tab:green",
-    "exact-one-step": "tab:red",
-    "classifier": "tab:purple",
-}
 
 
 def compare_study(study: Study, found: Results, planned: int) -> dict[str, Any]:
@@ -51,10 +38,15 @@ def compare_study(study: Study, found: Results, planned: int) -> dict[str, Any]:
         },
         **{
             named("differences", variant): {
-                f"{ours} - {theirs}": differences(found, "methods", ours, theirs, variant)
+                f"{ours} - {theirs}": differences(found, ours, theirs, variant)
                 for ours, theirs in study.differences
             }
             for variant in ("", *variants)
+        },
+        # Against who is stopped when it is best, which favours the other.
+        "differences_to_best": {
+            f"{ours} - {theirs}": differences(found, ours, theirs, of_theirs="best_by_seed")
+            for ours, theirs in study.differences
         },
         "references": reference_cells(study, found),
         "settled": settled(found),
@@ -99,22 +91,21 @@ def cells_of(found: Results, table: str, variant: str = "") -> dict[str, dict[st
             if not variant:
                 # Of who would know when to stop: values that learn from few episodes get worse
                 # again.
-                cell["best"] = statistics.fmean(
-                    max(each["curve"].values()) for each in same.values()
-                )
+                best = {seed: max(result["curve"].values()) for seed, result in same.items()}
+                cell |= {"best": statistics.fmean(best.values()), "best_by_seed": best}
             cells.setdefault(run.method, {}).setdefault(run.backbone, {})[str(run.size)] = cell
     return cells
 
 
 def differences(
-    found: Results, table: str, ours: str, theirs: str, variant: str = ""
+    found: Results, ours: str, theirs: str, variant: str = "", of_theirs: str = "by_seed"
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """Backbone -> size -> how much better a method is, over the seeds that both have."""
-    cells = cells_of(found, table, variant)
+    cells = cells_of(found, "methods", variant)
     result: dict[str, dict[str, dict[str, Any]]] = {}
     for backbone, sizes in cells.get(ours, {}).items():
         for size, cell in sizes.items():
-            other = cells.get(theirs, {}).get(backbone, {}).get(size, {"by_seed": {}})["by_seed"]
+            other = cells.get(theirs, {}).get(backbone, {}).get(size, {of_theirs: {}})[of_theirs]
             gaps = [x - other[seed] for seed, x in cell["by_seed"].items() if seed in other]
             if gaps:
                 result.setdefault(backbone, {})[size] = over_seeds(gaps)
@@ -169,67 +160,14 @@ def study_rows(study: Study, results: Mapping[str, Any]) -> list[list[str]]:
 
 
 def shown(cell: Mapping[str, Any] | None) -> str:
-    """A mean with half of its interval, and over how many seeds."""
+    """A mean with half of its interval, [the best on the way], and over how many seeds."""
     if cell is None:
         return ""
-    if cell.get("seeds", 1) == 1:
-        return f"{cell['mean']:.2f}" + (" (1)" if "seeds" in cell else "")
-    return f"{cell['mean']:.2f} ± {cell['high'] - cell['mean']:.2f} ({cell['seeds']})"
-
-
-def draw_study(study: Study, results: Mapping[str, Any], output: Path) -> Path:
-    """Return along the axis with bands; what is told the hidden states is dashed."""
-    from matplotlib.figure import Figure  # an extra: only who draws needs it
-
-    backbones = list(dict.fromkeys(name for of in results["methods"].values() for name in of))
-    shown_in = [(each, variant) for variant in ("", *results["variants"]) for each in backbones]
-    figure = Figure(figsize=(5.2 * len(shown_in) + 1.8, 4.2), layout="constrained")
-    panels = np.atleast_1d(figure.subplots(1, len(shown_in), sharey=True))
-    for axes, (backbone, variant) in zip(panels, shown_in, strict=True):
-        found = results[named("methods", variant)]
-        for method, of in found.items():
-            if backbone in of:
-                draw_line(axes, method, of[backbone])
-        if not variant:
-            draw_references(axes, results)
-        fewest = min(c["seeds"] for of in found.values() for c in of.get(backbone, {}).values())
-        axes.set(
-            xscale="log",
-            xlabel=study.axis,
-            title=f"{named(backbone, variant)}, seeds per point: {fewest} or more",
-        )
-        sizes = sorted({int(size) for of in found.values() for size in of.get(backbone, {})})
-        axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
-        axes.minorticks_off()
-    panels[0].set_ylabel("sampled return" if study.play.sample else "greedy return")
-    figure.suptitle(study.title, fontsize=11)
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=9)
-    return save(figure, output / f"{study.name}.png")
-
-
-def draw_line(axes: Any, method: str, cells: Mapping[str, Mapping[str, Any]]) -> None:
-    """One method's means, and the band of their intervals where there are some."""
-    sizes = sorted(cells, key=int)
-    x, colour = [int(size) for size in sizes], COLOURS.get(method)
-    is_given = method in GIVEN
-    label = f"{method} (given)" if is_given else method
-    means = [cells[size]["mean"] for size in sizes]
-    axes.plot(x, means, "--" if is_given else "-", color=colour, marker="o", ms=3.5, label=label)
-    if not is_given and all(cells[size]["seeds"] > 1 for size in sizes):
-        least = min(0.0, *means)
-        band = [[np.clip(cells[size][end], least, 1) for size in sizes] for end in ("low", "high")]
-        axes.fill_between(x, *band, color=colour, alpha=0.15, linewidth=0)
-
-
-def draw_references(axes: Any, results: Mapping[str, Any]) -> None:
-    """The optimum and tabular value iteration, as thin lines."""
-    if results["optimum"] is not None:
-        axes.axhline(results["optimum"], color="0.5", lw=0.8, ls=":", label="optimum")
-    for name, style in (("tabular", "-."), ("optimal", ":"), ("memoryless", "--")):
-        cells = results["references"].get(name, {})
-        if cells:
-            sizes = sorted(cells, key=int)
-            means = [cells[size]["mean"] for size in sizes]
-            x = [int(size) for size in sizes]
-            axes.plot(x, means, style, color="0.5", lw=0.9, label=f"{name}, exact")
+    words = [f"{cell['mean']:.2f}"]
+    if cell.get("seeds", 1) > 1:
+        words.append(f"± {cell['high'] - cell['mean']:.2f}")
+    if "best" in cell:
+        words.append(f"[{cell['best']:.2f}]")
+    if "seeds" in cell:
+        words.append(f"({cell['seeds']})")
+    return " ".join(words)

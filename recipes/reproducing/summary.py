@@ -13,6 +13,8 @@ from textrl.recipes.reproducing.offline_summary import (
     estimates_rows,
     people_section,
 )
+from textrl.recipes.reproducing.studies import STUDIES, Study
+from textrl.recipes.reproducing.study_results import study_rows
 
 SMALLEST_GAP = 0.005
 """Means of the paper that differ by less are called equal."""
@@ -29,6 +31,9 @@ def write_summary(output: Path) -> Path:
     parts += [section(EXPERIMENTS[name], results, output) for name, results in found.items()]
     if (output / f"{COMBINED}.json").is_file():
         parts.append(together_section(json.loads((output / f"{COMBINED}.json").read_text())))
+    for name, study in STUDIES.items():
+        if (output / f"{name}.json").is_file():
+            parts.append(study_section(study, json.loads((output / f"{name}.json").read_text())))
     parts += offline_parts(output)
     if points := sorted(output.glob("hypothesis-*.png")):
         figures = [f"![{figure.stem}]({figure.name})" for figure in points]
@@ -77,6 +82,22 @@ def section(experiment: Experiment, results: Mapping[str, Any], output: Path) ->
         *["\n".join(agreement(experiment, results))] * bool(experiment.published),
         *[REMARKS[name].strip()] * (results["scale"] == "quick"),
         f"Discussed in [{experiment.page}](../{experiment.page}).",
+    ]
+    return "\n\n".join(lines)
+
+
+def study_section(study: Study, results: Mapping[str, Any]) -> str:
+    """A study: how much of it there is, its table and its figure."""
+    lines = [
+        f"## {study.title} (not in the paper)",
+        f"`textrl reproduce --only {study.name}` made these on {results['made']}:"
+        f" {results['runs']['done']} of {results['runs']['planned']} runs of the plan, which"
+        f" `runs/{study.name}.jsonl` has one by one; the command goes on from there. Greedy return"
+        " over 1,000 episodes at the end of training, ± half of the 95 % interval over seeds,"
+        " [the best evaluation on the way], (seeds).",
+        as_markdown(study_rows(study, results)),
+        f"![{study.name}]({study.name}.png)",
+        f"Discussed in [{study.page}](../{study.page}).",
     ]
     return "\n\n".join(lines)
 
@@ -177,9 +198,9 @@ The tables and figures of *Offline RL with Observation Histories: Analyzing and 
 Complexity*, remade. Cells are means with 95 % intervals over seeds (Student's t); lines in italics
 are differences, seed by seed. The JSON file of each experiment has every seed's figure, the
 standard error over episodes and how the episodes went; `runs/` has reports of single runs,
-with the flags that made them. The scale is `quick`: networks and datasets
-that two CPU cores carry, not the paper's. "Agrees" means that our interval lies on the side of zero
-where the paper's difference is; it says nothing of its size.
+with the flags that made them, and the studies' records, from which they go on. The scale is
+`quick`: networks and datasets that two CPU cores carry, not the paper's. "Agrees" means that our
+interval lies on the side of zero where the paper's difference is; it says nothing of its size.
 """
 
 HYPOTHESIS = """

@@ -27,6 +27,16 @@ def small_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def maze_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sixty walks of a T-maze with a short corridor, where the same place pays or does not."""
+    folder = tmp_path_factory.mktemp("data") / "walks"
+    command = recipe("collect", "--task", "tmaze", "--corridor", 3, "--episodes", 60)
+    command += ["--output", str(folder)]
+    subprocess.run(command, check=True, cwd=ROOT, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def small_run(small_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Twelve steps, saved every four, never interrupted."""
     folder = tmp_path_factory.mktemp("runs") / "whole"

@@ -12,7 +12,8 @@ from textrl.config.presets import flat_settings
 from textrl.envs.vizdoom.task import VizdoomTask
 from textrl.model.network import TextRLModel
 from textrl.recipes.reproducing.studies import MAZE, STUDIES, Play, StudyRun, plan_study
-from textrl.recipes.reproducing.study_results import compare_study, draw_study, study_rows
+from textrl.recipes.reproducing.study_figure import draw_study
+from textrl.recipes.reproducing.study_results import compare_study, study_rows
 from textrl.recipes.reproducing.study_runs import played
 from textrl.tasks.task import Reference
 

@@ -16,6 +16,7 @@ from textrl.bisimulation.loss import BisimulationTerms
 
 ROOT = Path(__file__).parents[2]
 RECIPE = str(ROOT / "recipes" / "train.py")
+OF_PAIRS = "--task tmaze --corridor 3 --bisim 0.05 --metric hindsight"
 SETTINGS = "--layers 1 --width 16 --attention-heads 2 --batch-size 8 --evaluate-every 1000"
 SETTINGS += " --evaluate-episodes 4 --log-every 1 --threads 2 --save-every 4 --no-final-evaluation"
 
@@ -51,17 +52,22 @@ def test_the_same_command_gives_the_same_weights_with_two_threads(
 
 
 @pytest.mark.parametrize(
-    "extra",
+    ("extra", "data"),
     [
-        "--optimizer adamw",
-        "--optimizer muon",
-        "--optimizer muon --bisim 0.05 --bisim-inverse 0.1 --bisim-fit 1 --bisim-stride 3",
-        "--represent hindsight --represent-steps 30 --represent-finetune 10",
+        ("--optimizer adamw", "small_data"),
+        ("--optimizer muon", "small_data"),
+        (
+            "--optimizer muon --bisim 0.05 --bisim-inverse 0.1 --bisim-fit 1 --bisim-stride 3",
+            "small_data",
+        ),
+        ("--represent hindsight --represent-steps 30 --represent-finetune 10", "small_data"),
+        (OF_PAIRS, "maze_data"),
     ],
 )
 def test_killed_and_resumed_equals_uninterrupted(
-    small_data: Path, tmp_path: Path, extra: str
+    tmp_path: Path, extra: str, data: str, request: pytest.FixtureRequest
 ) -> None:
+    small_data: Path = request.getfixturevalue(data)
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     # Long enough that the kill comes while training is under way.
     run_whole = [sys.executable, RECIPE, *arguments(small_data, whole, 60), *extra.split()]
@@ -134,16 +140,19 @@ def test_ctrl_c_saves_before_it_leaves(small_data: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("extra", "in_parts"),
+    ("extra", "in_parts", "data"),
     [
-        ("", "4"),
-        ("--bisim 0.05 --bisim-fit 1", "2"),  # which compares the same pairs of histories
-        ("--represent hindsight --represent-steps 8 --represent-finetune 6", "4"),
+        ("", "4", "small_data"),
+        # These compare the same pairs of histories.
+        ("--bisim 0.05 --bisim-fit 1", "2", "small_data"),
+        (OF_PAIRS, "2", "maze_data"),
+        ("--represent hindsight --represent-steps 8 --represent-finetune 6", "4", "small_data"),
     ],
 )
 def test_two_processes_and_accumulation_follow_one(
-    small_data: Path, tmp_path: Path, extra: str, in_parts: str
+    tmp_path: Path, extra: str, in_parts: str, data: str, request: pytest.FixtureRequest
 ) -> None:
+    small_data: Path = request.getfixturevalue(data)
     one, two, parts = tmp_path / "one", tmp_path / "two", tmp_path / "parts"
     for run, accumulation in ((one, "1"), (parts, in_parts)):
         command = [sys.executable, RECIPE, *arguments(small_data, run, 20), *extra.split()]

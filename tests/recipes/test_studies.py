@@ -21,8 +21,10 @@ from textrl.recipes.reproducing.exact import (
 )
 from textrl.recipes.reproducing.given import head_teacher, metric_teacher, partners
 from textrl.recipes.reproducing.studies import GIVEN, STUDIES, plan_study
+from textrl.recipes.reproducing.study_figure import LOOKS
 from textrl.recipes.reproducing.study_results import compare_study, study_rows
 from textrl.recipes.reproducing.study_runs import first_walks
+from textrl.recipes.reproducing.summary import study_section
 from textrl.recipes.reproducing.tabular import tabular_return
 
 TASK = GridworldTask(make_rules())
@@ -146,7 +148,15 @@ def test_the_grid_is_fixed_and_its_cells_are_over_seeds(tmp_path: Path) -> None:
     assert (cell["mean"], cell["seeds"], cell["best"]) == (pytest.approx(0.1), 3, 0.25)
     gain = results["differences"]["hindsight - cql"]["gpt2"]["250"]
     assert gain["mean"] == pytest.approx(0.5) and gain["low"] == pytest.approx(0.5)
+    late = results["differences_to_best"]["hindsight - cql"]["gpt2"]["250"]
+    assert late["mean"] == pytest.approx(0.6 - 0.25)
+    assert {run.method for run in runs if run.table == "methods"} <= {*LOOKS}
     assert results["settled"]["methods gpt2 cql"]["mean"] == pytest.approx(0.05)
     assert results["optimum"] == pytest.approx(0.965, abs=1e-3)
     assert results["runs"] == {"done": 18, "planned": len(runs)}
-    assert any(row[0] == "tabular" for row in study_rows(study, results))
+    rows = {row[0]: row for row in study_rows(study, results)}
+    assert rows["cql"][3] == "0.10 ± 0.25 [0.25] (3)" and "tabular" in rows
+    page = study_section(study, results)
+    assert (
+        f"18 of {len(runs)} runs" in page and "| cql | gpt2 |  | 0.10 ± 0.25 [0.25] (3) |" in page
+    )

@@ -35,7 +35,7 @@ def test_numbers_and_figures_of_all_parts(
         f"theory-{name}" for name in ("suboptimality", "needed", "clusters", "lemma")
     }
     found = json.loads((tmp_path / "theory.json").read_text())
-    assert set(found) == {"suboptimality", "clusters", "lemma"}
+    assert set(found) == {"suboptimality", "clusters", "lemma", "tests"}
     assert "--only lemma --seeds 2 --max-horizon 3" in found["lemma"]["made"]["by"]
     lemma = found["lemma"]["readings"]
     assert lemma["on-policy"]["violations"] == lemma["every-action"]["violations"] == 0
@@ -49,7 +49,9 @@ def test_numbers_and_figures_of_all_parts(
     }
     assert needs["switch", 3, "histories"] > 2 * needs["switch", 3, "every-action"]
     assert needs["listening", 3, "on-policy"] is None
-    assert "never" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "never" in told and "tests, hindsight queries" in told
+    assert len(found["tests"]["merged"]) == 4 * 2
     assert not list(tmp_path.glob(".*"))  # nothing half written
 
     # One part again: the others stay as they were.

@@ -109,8 +109,7 @@ def _one_stage(stage: Stage, following: Metric) -> Metric:
     where = (state[..., None], action[..., None], following.classes[stage.follows])
     np.add.at(chance, where, stage.chance)
     described = np.concatenate([stage.rewards[..., None], chance], axis=-1).reshape(states, -1)
-    rounded = described.round(SAME) + 0.0  # no negative zeros
-    _, example, classes = np.unique(rounded, axis=0, return_index=True, return_inverse=True)
+    example, classes = equal_rows(described)
     rewards, chance = stage.rewards[example], chance[example]
 
     one, other = np.triu_indices(len(example), k=1)
@@ -120,7 +119,14 @@ def _one_stage(stage: Stage, following: Metric) -> Metric:
         moved[:, a] = _moved(chance[:, a], one, other, following.distance)
     distance = np.zeros((len(example), len(example)))
     distance[one, other] = distance[other, one] = (gap + moved).max(axis=1, initial=0.0)
-    return Metric(classes.reshape(-1).astype(np.int64), distance)
+    return Metric(classes, distance)
+
+
+def equal_rows(rows: Array) -> tuple[Ints, Ints]:
+    """Classes of rows (n, width) that agree to SAME decimals: an example of each, each row's."""
+    rounded = rows.round(SAME) + 0.0  # no negative zeros
+    _, example, classes = np.unique(rounded, axis=0, return_index=True, return_inverse=True)
+    return example, classes.reshape(-1).astype(np.int64)
 
 
 def _moved(chance: Array, one: Ints, other: Ints, distance: Array) -> Array:

@@ -1,9 +1,10 @@
 """POMDPs whose histories grow exponentially with the horizon while what matters stays small.
 
-Both pay once, at the last step, so that every value is between 0 and 1.
+All pay once, at the last step, so that every value is between 0 and 1.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -57,6 +58,30 @@ def listening(horizon: int, accuracy: float = 0.8, pays: tuple[float, float] = (
     return POMDP(np.array([0.5, 0.5, 0, 0]), transition, emission, reward)
 
 
+def bet(horizon: int, parity: bool = False) -> POMDP:
+    """The first observation names an action. Who takes it bets, who takes the other plays safe.
+
+    At the last step, action 0 pays for sure after the bet, and action 1 nothing; what is safe pays
+    half, whatever is done. With parity, the bet pays if action 1 was taken an even number of times
+    after it. Either way, over actions taken at random, betting and playing safe come to the same.
+    """
+    if horizon < 2:
+        raise ValueError("a bet needs a horizon of at least 2")
+    shown, safe, even, odd = (0, 1), 2, 3, 4
+    transition = np.zeros((5, 2, 5))
+    emission = np.full((5, 2), 0.5)
+    reward = np.zeros((horizon, 5, 2))
+    for named in shown:
+        transition[named, named, even] = transition[named, 1 - named, safe] = 1
+        emission[named] = np.eye(2)[named]
+    transition[safe, :, safe] = 1
+    for before, other in ((even, odd), (odd, even)):
+        transition[before, 0, before] = transition[before, 1, other if parity else before] = 1
+    reward[-1, safe] = 0.5
+    reward[-1, even, 0] = reward[-1, odd, 1] = 1
+    return POMDP(np.array([0.5, 0.5, 0, 0, 0]), transition, emission, reward)
+
+
 def random_pomdp(
     random: np.random.Generator,
     horizon: int = 3,
@@ -75,3 +100,5 @@ def random_pomdp(
 
 FAMILIES: dict[str, Callable[[int], POMDP]] = {"switch": switch, "listening": listening}
 """Name -> the POMDP of a horizon."""
+BETS: dict[str, Callable[[int], POMDP]] = {"bet": bet, "parity bet": partial(bet, parity=True)}
+"""Families made for tests to fail on: what an action is worth hangs on later ones."""

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from textrl.evaluation.report import over_seeds, table
 from textrl.theory import figures, study
-from textrl.theory.families import FAMILIES
+from textrl.theory.families import BETS, FAMILIES
+from textrl.theory.hindsight import ways_to_merge
 from textrl.theory.pevi import PROVEN
 
 SIZES = tuple(2**k for k in range(3, 33))  # episodes
@@ -106,7 +107,7 @@ def put_clusters(found: Mapping[Job, Any], seeds: int) -> dict[str, Any]:
 
 def order(job: Job) -> tuple[int, int, int]:
     """The families first, as they are listed, then the random POMDPs."""
-    names = [*FAMILIES, study.RANDOM]
+    names = [*FAMILIES, *BETS, study.RANDOM]
     return names.index(job[0]), job[1], job[2]
 
 
@@ -152,6 +153,29 @@ def put_lemma(found: Mapping[Job, Any], seeds: int) -> dict[str, Any]:
     return {"instances": len(found), "readings": readings, "pairs": pairs}
 
 
+def put_tests(found: Mapping[Job, Any], seeds: int) -> dict[str, Any]:
+    """What each way of merging histories leaves and loses, by family and horizon."""
+    return {
+        "behaviour": "uniform actions",
+        "merged": [
+            {"family": family, "horizon": horizon, **merged}
+            for (family, horizon, _), merged in sorted(found.items(), key=lambda i: order(i[0]))
+        ],
+    }
+
+
+def tests_table(part: Mapping[str, Any]) -> str:
+    """Summaries and what is lost for each way of merging, at the longest horizon."""
+    longest = max(each["horizon"] for each in part["merged"])
+    cells = {each["family"]: each for each in part["merged"] if each["horizon"] == longest}
+    count = [f"{cells[family]['histories']:,}" for family in cells]
+    rows = [["none: histories", *count]]
+    for way in ways_to_merge():
+        of = [cells[family][way] for family in cells]
+        rows.append([way, *[f"{each['summaries']}, {each['lost']:.3f}" for each in of]])
+    return table([f"merged by (horizon {longest})", *cells], rows)
+
+
 def evenly(rows: NDArray[np.float64], count: int) -> NDArray[np.float64]:
     """That many rows at equal steps."""
     places = np.linspace(0, len(rows) - 1, min(count, len(rows)))
@@ -193,6 +217,9 @@ def summary_table(results: dict[str, Any]) -> str:
         ]
         lines.append("")
         lines.append(table(["bound", "checked", "violations", "worst ratio"], rows))
+    if "tests" in results:
+        lines.append("\nsummaries, and suboptimality that no data cure:")
+        lines.append(tests_table(results["tests"]))
     return "\n".join(lines)
 
 
