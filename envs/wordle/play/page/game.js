@@ -209,27 +209,34 @@ function nextDay() {
   return `The next word comes in ${hours ? `${hours} h ` : ""}${minutes % 60} min.`;
 }
 
-/** Buttons for what can be done; if one had the focus, the same one has it again, or the first. */
+/** Buttons for what can be done. One that stays is the same element, or a click on it could be lost. */
 function drawActions() {
   const view = state.view, actions = [];
-  const add = (label, onclick, isMain = false) => actions.push(make("button", { textContent: label, className: isMain ? "main" : "", onclick }));
+  const before = [...byId("actions").children];
+  const add = (label, act, isMain = false) => {
+    const button = before.find((old) => old.textContent === label) || make("button", { textContent: label });
+    button.className = isMain ? "main" : "";
+    button.onclick = act;
+    actions.push(button);
+  };
   if (state.typing) {
-    add("Guess my word", enter, true);
+    add("Guess my word", () => enter(), true);
     add("I colour its guesses", () => startStump(null));
   } else if (view && view.over) {
     if (state.mode !== "daily") add("Play again", () => begin(state.mode), true);
     add("Analysis", analysis, state.mode === "daily");
     add("Share", () => share(view));
-  } else if (isColouring()) add("Confirm colours", enter, true);
+  } else if (isColouring()) add("Confirm colours", () => enter(), true);
   else if (view && !isRace() && !view.stuck) {
     add("Next guess", () => send("step"), true);
     add(state.auto === null ? "Play by itself" : "Pause", toggleAuto);
   }
-  if (asksWord()) add("Check my word", enter);
+  if (asksWord()) add("Check my word", () => enter());
   if (canTakeBack()) add("Take back", () => send("back"));
-  const focused = byId("actions").contains(document.activeElement) ? document.activeElement.textContent : null;
+  if (actions.length === before.length && actions.every((button, i) => button === before[i])) return;
+  const focused = before.find((button) => button === document.activeElement);
   byId("actions").replaceChildren(...actions);
-  if (focused !== null) (actions.find((button) => button.textContent === focused) || actions[0] || byId("play")).focus();
+  if (focused) (actions.find((button) => button === focused) || actions[0] || byId("play")).focus();
 }
 
 async function analysis() {
