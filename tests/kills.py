@@ -31,6 +31,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 from datasets import load_from_disk
 from safetensors import safe_open
 
+import textrl.envs.gridworld.task
+import textrl.sharing.publish
+import textrl.training.run  # noqa: F401 (the recipes import it late, and each child would anew)
 from textrl.errors import run_recipe
 from textrl.recipes import collect, push, train
 
