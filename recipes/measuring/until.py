@@ -35,7 +35,6 @@ def time_to(
     """
     transformers.utils.logging.disable_progress_bar()
     changes: dict[str, Any] = {
-        "backbone": backbone,
         "evaluate_every": every,
         "seed": seed,
         "threads": threads,

@@ -68,6 +68,11 @@ class Study:
     """Episodes that estimates are corrected on."""
     play: int
     """Episodes played for the truth."""
+    reader: tuple[str, int] | None = None
+    """Algorithm and steps of one more run, which is not judged: values are fitted on its
+    representation, and its policy may stand for who was logged. Where actions are many, an imitator
+    of few steps is as careless as the policies that are judged, and finds them close to the data.
+    """
 
 
 STUDIES = {
@@ -91,6 +96,7 @@ STUDIES = {
         fit=400,
         judge=250,
         play=160,
+        reader=("ilql", 3_000),
     ),
     "wordle": Study(
         {"evaluate_every": 50, "batch_size": 32, "episodes": 40_000},
@@ -101,6 +107,7 @@ STUDIES = {
         fit=700,
         judge=400,
         play=236,
+        reader=("ilql", 3_000),
     ),
 }
 
@@ -157,6 +164,9 @@ def study(name: str, plan: Study, folder: Path, seed: int = 0) -> dict[str, Any]
     last = {algo: found[max(found)] for algo, found in snapshots.items()}
     encoder = next(model for model in last.values() if "q" in model.config.heads)
     *_, imitator = last.values()
+    if plan.reader is not None:
+        algo, steps = plan.reader
+        encoder = imitator = snapshots_of(name, algo, plan, Training((steps,)), seed, folder)[steps]
     evaluator = Evaluator(logs_of(task, plan, seed), encoder, [imitator])
     noted = folder / "policies.jsonl"
     lines = noted.read_text().splitlines() if noted.is_file() else []
@@ -263,7 +273,14 @@ def summed_up(policies: list[dict[str, Any]]) -> dict[str, Any]:
             "coverage_95": float(is_covered.mean()),
             "mean_error": float(np.abs(means - truth).mean()),
             "selection_regret": float(truth.max() - truth[means.argmax()]),
+            # Of the policies that a verdict would speak of.
+            "told": {
+                "policies": int(near.sum()),
+                "coverage_95": float(is_covered[near].mean()) if near.any() else None,
+                "mean_error": float(np.abs(means - truth)[near].mean()) if near.any() else None,
+            },
         }
+    near = np.array([not each["too_far"] for each in policies])
     said = np.array([each["likelihood"] for each in policies], dtype=float)
     likeliest = truth[said == np.nanmax(said)] if np.isfinite(said).any() else None
     return {

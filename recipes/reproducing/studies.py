@@ -142,6 +142,10 @@ MAZE = {
     "window-64": "--window 64 --context 130 --batch-size 8",
 }
 """The quick preset, and one change to it each; as many decisions in every step."""
+FROZEN = "--represent hindsight --represent-steps 500"
+JOINT = "--represent hindsight --represent-steps 0"
+FEW = {"ilql": "", "hindsight": FROZEN, "hindsight-joint": JOINT}
+"""Hindsight where the tokens of an action and what it earns are many: Wordle, Twenty Questions."""
 SIZES = (100, 250, 500, 1000, 2500, 5000)
 ONE_STEP = "--return-lambda 0"
 STUDIES = {
@@ -193,6 +197,21 @@ STUDIES = {
             Table("methods", MAIN, {"rnn": RNN}, (10, 20, 40)),
         ),
     ),
+    **{
+        f"samples-{task}": Study(
+            name=f"samples-{task}",
+            task=task,
+            title=f"Return against the number of games: {task}",
+            axis="games",
+            flags="--max-steps 1500 --evaluate-every 500 --save-every 100000 --bisim-every 100000"
+            f" --no-final-evaluation --evaluate-episodes {every_answer}",
+            tables=(Table("methods", FEW, {"gpt2": GPT2}, (1_000, 10_000, 100_000)),),
+            play=Play(every_answer),
+            differences=(("hindsight", "ilql"), ("hindsight-joint", "ilql")),
+            seeds=3,
+        )
+        for task, every_answer in (("wordle", 236), ("twenty", 80))
+    },
     "maze": Study(
         name="maze",
         task="vizdoom",

@@ -51,6 +51,9 @@ TRUSTS = (5.0, 10.0, 20.0)
 token may be before it counts as untried. Where the estimate depends on that, intervals are wide."""
 DRAWN = 16  # of more than that, so many are drawn
 LEAST_RATIO = 1e-6  # of what the data hardly ever do
+LEAST_SHARE, LEAST_EPISODES = 0.05, 10.0
+"""With less than this share of the episodes' worth of weight, or fewer, a policy does what the data
+hardly ever show."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,11 @@ class PolicyEstimate:
     overlap: float
     episodes: int
 
+    @property
+    def too_far(self) -> bool:
+        """Whether the policy does too much that the data do not show."""
+        return self.effective < max(LEAST_EPISODES, LEAST_SHARE * self.episodes)
+
     def to_json(self) -> dict[str, Any]:
         """For programs."""
         return {
@@ -101,6 +109,7 @@ class PolicyEstimate:
             "effective_sample_size": self.effective,
             "corrected_decisions": self.usable,
             "overlap": self.overlap,
+            "too_far": self.too_far,
         }
 
 

@@ -18,9 +18,6 @@ from textrl.model.network import TextRLModel
 from textrl.tasks.task import AnyTask, LoggedTask, Task
 
 FIT_EPISODES = 1_000
-LEAST_EFFECTIVE = 0.05
-"""Of the episodes judged by: with fewer than this share's worth of weight, the policy does what the
-data hardly ever show."""
 DATA, AGENT, IMITATION = "the data", "the agent", "its imitation alone"
 
 
@@ -37,8 +34,7 @@ class Verdict:
         """Whether a policy does too much that the data do not show."""
         if name == DATA:
             return False
-        found = self.estimates[name]
-        return found.effective < max(10.0, LEAST_EFFECTIVE * found.episodes)
+        return self.estimates[name].too_far
 
     def difference(self, name: str, other: str) -> Interval:
         """How much more one is estimated to earn than another."""
@@ -95,8 +91,7 @@ class Verdict:
         return {
             "data": self.earned.to_json(),
             "policies": {
-                name: {**each.to_json(), "too_far": self.is_too_far(name)}
-                for name, each in self.estimates.items()
+                name: each.to_json() for name, each in self.estimates.items()
             },
             "differences": {
                 f"{name} - {other}": {
