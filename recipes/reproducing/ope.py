@@ -261,6 +261,7 @@ def summed_up(policies: list[dict[str, Any]]) -> dict[str, Any]:
     """How well the estimates rank policies, how far they are off, what choosing by them costs."""
     truth = np.array([each["played"] for each in policies])
     noise = np.array([each["played_stderr"] for each in policies])
+    near = np.array([not each["too_far"] for each in policies])
     found: dict[str, Any] = {"policies": len(policies)}
     by_estimator = {}
     for name in ("doubly_robust", "fitted_q", "weighted_importance_sampling"):
@@ -280,7 +281,6 @@ def summed_up(policies: list[dict[str, Any]]) -> dict[str, Any]:
                 "mean_error": float(np.abs(means - truth)[near].mean()) if near.any() else None,
             },
         }
-    near = np.array([not each["too_far"] for each in policies])
     said = np.array([each["likelihood"] for each in policies], dtype=float)
     likeliest = truth[said == np.nanmax(said)] if np.isfinite(said).any() else None
     return {

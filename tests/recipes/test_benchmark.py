@@ -18,6 +18,7 @@ from textrl.recipes.measuring import steps
 from textrl.recipes.measuring.growth import step_seconds
 from textrl.recipes.measuring.profile import BETWEEN, profile_step
 from textrl.recipes.measuring.steps import passes_of
+from textrl.recipes.measuring.until import time_to
 
 
 @pytest.fixture
@@ -54,6 +55,12 @@ def test_a_profile_has_all_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_sizes_can_be_measured_one_by_one() -> None:
     assert step_seconds(width=16, layers=1, context=8, vocabulary=20) > 0
+
+
+def test_training_ends_at_the_score() -> None:
+    found = time_to("tmaze", "quick", "gpt2", score=-1.0, every=2, seed=0, threads=1)
+    assert found["steps"] == 2 and found["score"] >= found["until_score"] == -1.0
+    assert found["minutes"] > 0 and found["threads"] == 1
 
 
 @pytest.mark.parametrize(

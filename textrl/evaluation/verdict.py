@@ -90,9 +90,7 @@ class Verdict:
         """For programs."""
         return {
             "data": self.earned.to_json(),
-            "policies": {
-                name: each.to_json() for name, each in self.estimates.items()
-            },
+            "policies": {name: each.to_json() for name, each in self.estimates.items()},
             "differences": {
                 f"{name} - {other}": {
                     **self.difference(name, other).to_json(),

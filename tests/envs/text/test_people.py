@@ -74,16 +74,21 @@ def test_data_that_are_not_there(tmp_path: Path) -> None:
 
 
 def test_estimates_are_summed_up() -> None:
-    def policy(played: float, guess: float, likelihood: float | None) -> dict[str, Any]:
+    def policy(played: float, guess: float, likelihood: float | None, far: bool) -> dict[str, Any]:
         each = {"mean": guess, "interval_95": [guess - 0.1, guess + 0.1]}
         names = ("doubly_robust", "fitted_q", "weighted_importance_sampling")
         estimates = dict.fromkeys(names, each)
-        return {"played": played, "played_stderr": 0.0, "likelihood": likelihood, **estimates}
+        known = {"played": played, "played_stderr": 0.0, "likelihood": likelihood, "too_far": far}
+        return {**known, **estimates}
 
-    found = summed_up([policy(1.0, 1.05, -2.0), policy(2.0, 3.0, -1.0), policy(3.0, 2.95, None)])
+    policies = [(1.0, 1.05, -2.0, False), (2.0, 3.0, -1.0, True), (3.0, 2.95, None, False)]
+    found = summed_up([policy(*each) for each in policies])
     assert found["policies"] == 3
     assert found["rank_correlation"] == pytest.approx(0.5)
     assert found["coverage_95"] == pytest.approx(2 / 3)
     assert found["mean_error"] == pytest.approx((0.05 + 1 + 0.05) / 3)
     assert found["selection_regret"] == 1.0  # the second has the highest estimate
     assert found["likelihood_regret"] == 1.0
+    told = found["estimators"]["doubly_robust"]["told"]
+    assert told["policies"] == 2 and told["coverage_95"] == 1
+    assert told["mean_error"] == pytest.approx(0.05)
