@@ -94,8 +94,9 @@ def of_hub() -> dict[str, str]:
 
 
 def hub_files() -> dict[str, bytes]:
+    """What was pushed; the first commit is the Hub's own, and holds nothing of an agent."""
     repo = HUB.repos.get(("models", "mine/agent"))
-    return dict(repo.files) if repo and repo.commits else {}
+    return dict(repo.files) if repo and len(repo.commits) > 1 else {}
 
 
 WORK = {
