@@ -18,31 +18,37 @@ def main() -> None:
     parser = make_parser(
         "Measure the speed of training and play, as ratios within one run.", EXAMPLE
     )
-    parser.add_argument("--task", default="wordle", help="which task")
-    parser.add_argument("--preset", default="quick", help="whose model size and batch to measure")
+    parser.add_argument("--task", default="wordle", help="task to measure")
+    parser.add_argument(
+        "--preset", default="quick", help="preset whose model size and batch to measure"
+    )
     parser.add_argument("--backbone", choices=("gpt2", "rnn"), default="gpt2", help="which one")
     parser.add_argument(
         "--threads",
         type=int,
         default=0,
-        help="CPU threads; 0 takes every core. One thread is timed by its own CPU time, so that"
-        " other work on the machine counts little",
+        help="CPU threads; 0 uses every core. One thread is timed by its own CPU"
+        " time, so that other work on the machine counts little",
     )
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--profile", action="store_true", help="a training step by operator instead")
+    what.add_argument(
+        "--profile", action="store_true", help="profile a training step by operator instead"
+    )
     what.add_argument(
         "--until",
         type=float,
         metavar="SCORE",
-        help="train until greedy play has this score instead",
+        help="train until greedy play reaches this score instead",
     )
     what.add_argument(
-        "--growth", action="store_true", help="the cost of a step as each size grows instead"
+        "--growth",
+        action="store_true",
+        help="measure the cost of a step as each size grows instead",
     )
     parser.add_argument("--bisim", action="store_true", help="profile: with the bisimulation loss")
     parser.add_argument("--every", type=int, default=250, help="until: steps between evaluations")
-    parser.add_argument("--seed", type=int, default=0, help="until: of the run")
-    parser.add_argument("--json", metavar="FILE", help="write the figures to this file too")
+    parser.add_argument("--seed", type=int, default=0, help="until: seed of the run")
+    parser.add_argument("--json", metavar="FILE", help="write the results to this file too")
     options = parser.parse_args()
     refuse_nonsense(options)
     from textrl.evaluation.report import table, write_json

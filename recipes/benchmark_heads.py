@@ -13,8 +13,10 @@ def main() -> None:
         " random weights, and count what the heads would cost on larger ones.",
         EXAMPLE,
     )
-    parser.add_argument("--episodes", type=int, default=2, help="conversations of a step")
-    parser.add_argument("--tokens", type=int, default=256, help="of each, half of them the agent's")
+    parser.add_argument("--episodes", type=int, default=2, help="conversations per step")
+    parser.add_argument(
+        "--tokens", type=int, default=256, help="tokens per conversation, half of them the agent's"
+    )
     options = parser.parse_args()
     from textrl.recipes.measuring.heads import count_and_measure
 

@@ -17,21 +17,23 @@ EXAMPLE = "python recipes/benchmark_play.py runs/wordle --visitors 200 --greedy 
 def main() -> None:
     """Parse the command line and run."""
     parser = make_parser(
-        "Measure how long visitors wait for the page of Wordle who never pause, and whether they"
-        " get their own games.",
+        "Measure how long visitors who never pause wait for the Wordle page,"
+        " and whether each of them gets only their own games.",
         EXAMPLE,
     )
     parser.add_argument("checkpoint", help="folder or Hub id of the agent")
-    parser.add_argument("--visitors", type=int, default=200, metavar="N", help="at once")
+    parser.add_argument("--visitors", type=int, default=200, metavar="N", help="visitors at once")
     parser.add_argument(
         "--greedy", type=int, default=0, metavar="N", help="connections of one more, greedy visitor"
     )
     parser.add_argument("--mode", choices=("race", "watch"), default="race", help="what they play")
     parser.add_argument(
-        "--sample", action="store_true", help="the agent draws, so that no guess is known before"
+        "--sample",
+        action="store_true",
+        help="the agent samples, so that no guess is known in advance",
     )
-    parser.add_argument("--seconds", type=float, default=20, help="how long")
-    parser.add_argument("--json", metavar="FILE", help="write the figures to this file too")
+    parser.add_argument("--seconds", type=float, default=20, help="seconds to measure")
+    parser.add_argument("--json", metavar="FILE", help="write the results to this file too")
     options = parser.parse_args()
     if options.visitors < 1 or options.greedy < 0 or options.seconds <= 0:
         raise UserError("--visitors and --seconds must be above 0, --greedy not below")

@@ -30,22 +30,28 @@ def main() -> None:
         "--task", help=f"whose episodes to make ({', '.join(known(TASKS))}, or module:CLASS)"
     )
     parser.add_argument(
-        "--episodes", type=int, metavar="N", help="how many (default: as the quick preset has)"
+        "--episodes",
+        type=int,
+        metavar="N",
+        help="number of episodes (default: as in the quick preset)",
     )
     parser.add_argument(
         "--output", metavar="DIR", help="the new dataset's folder; with --from, a .jsonl file"
     )
     parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="start of every random number"
+        "--seed", type=int, default=0, metavar="N", help="seed of all random numbers"
     )
     parser.add_argument(
         "--workers", type=int, metavar="N", help="processes (default: one per core)"
     )
     parser.add_argument(
-        "--push-to-hub", default="", metavar="USER/NAME", help="publish it on the Hugging Face Hub"
+        "--push-to-hub",
+        default="",
+        metavar="USER/NAME",
+        help="publish the dataset on the Hugging Face Hub",
     )
     parser.add_argument(
-        "--private", action="store_true", help="make the repository one that only you can see"
+        "--private", action="store_true", help="make the repository visible only to you"
     )
     add_tasks_own(parser)
     options = parser.parse_args()
@@ -77,21 +83,23 @@ def add_conversations(parser: Parser) -> None:
         f" {', '.join(FORMAT_NAMES)}",
     )
     section.add_argument(
-        "--reward-column", default="reward", metavar="NAME", help="from: what holds a row's reward"
+        "--reward-column", default="reward", metavar="NAME", help="from: column with a row's reward"
     )
     section.add_argument(
         "--tool-calls",
         default="text",
         choices=("text", "refuse"),
-        help="from: whether calls of tools are kept as text, or make a row a bad one",
+        help="from: whether tool calls are kept as text, or make a row bad",
     )
     section.add_argument(
-        "--check", metavar="FILE", help="look through them: what is wrong, what they become"
+        "--check",
+        metavar="FILE",
+        help="check logged conversations: what is wrong, and what tokens they become",
     )
     section.add_argument(
         "--backbone",
         metavar="MODEL",
-        help="check: the language model (folder or Hub id) whose tokens they become",
+        help="check: the language model (folder or Hub id) whose tokenizer is used",
     )
     section.add_argument(
         "--context", type=int, default=512, metavar="N", help="check: the longest history in tokens"

@@ -28,8 +28,9 @@ On {count:,} logged action tokens: KL divergence from the agent {divergence:.4f}
 def main() -> None:
     """Parse the command line and run."""
     parser = make_parser(
-        "Make an agent on a language model a plain causal language model, which transformers and"
-        " other servers load without textrl and which acts as the agent does.",
+        "Distill an agent on a language model into a plain causal language"
+        " model, which transformers and other servers load without textrl and"
+        " which acts as the agent does.",
         EXAMPLE,
     )
     parser.add_argument("run", help="folder or Hub id of an agent on a language model")
@@ -46,21 +47,25 @@ def main() -> None:
     parser.add_argument(
         "--candidates", type=int, default=8, metavar="N", help="turns: whole turns compared"
     )
-    parser.add_argument("--steps", type=int, default=300, metavar="N", help="of training")
+    parser.add_argument("--steps", type=int, default=300, metavar="N", help="training steps")
     parser.add_argument(
-        "--learning-rate", type=float, metavar="X", help="(default: as the agent was trained)"
+        "--learning-rate",
+        type=float,
+        metavar="X",
+        help="peak learning rate (default: as the agent was trained)",
     )
     parser.add_argument(
         "--lora-rank",
         type=int,
         metavar="N",
-        help="train an adapter, merged at the end; 0: every weight (default: as the agent)",
+        help="train an adapter of this rank, merged at the end; 0: every weight"
+        " (default: as the agent)",
     )
     parser.add_argument("--data", help="conversations to learn from (default: the agent's)")
     parser.add_argument(
         "--base", help="where an adapter's language model is, if not where it was in training"
     )
-    parser.add_argument("--seed", type=int, default=0, help="start of every random number")
+    parser.add_argument("--seed", type=int, default=0, help="seed of all random numbers")
     options = parser.parse_args()
     for name, least in (("candidates", 2), ("steps", 1), ("lora_rank", 0)):
         value = getattr(options, name)

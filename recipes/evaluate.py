@@ -14,17 +14,20 @@ EXAMPLE = "textrl evaluate runs/wordle --beta 8 --json evaluation.json"
 def main() -> None:
     """Parse the command line and run."""
     parser = make_parser(
-        "Play a trained agent, greedily and by sampling, beside reference players; one that learned"
-        " from logged conversations is judged by some that it has not seen.",
+        "Play a trained agent, greedily and by sampling, and compare it with"
+        " reference players. An agent of logged conversations is judged on"
+        " conversations that it has not seen.",
         EXAMPLE,
     )
     parser.add_argument("checkpoint", help="folder or Hub id of the agent")
     parser.add_argument(
         "--task",
-        help="which one, of an agent of several (default: each of them), or module:CLASS of a task"
-        " of your own",
+        help="which task, for an agent of several (default: each of them), or"
+        " module:CLASS of a task of your own",
     )
-    parser.add_argument("--episodes", type=int, help="how many (default: a complete evaluation)")
+    parser.add_argument(
+        "--episodes", type=int, help="number of episodes (default: a complete evaluation)"
+    )
     parser.add_argument(
         "--beta", type=float, help="weight of Q - V against log pi (default: as trained)"
     )
@@ -34,7 +37,7 @@ def main() -> None:
         metavar="N",
         help="whole actions compared before one is chosen; 1: token by token (default: as trained)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="start of every random number")
+    parser.add_argument("--seed", type=int, default=0, help="seed of all random numbers")
     parser.add_argument(
         "--against",
         help="another checkpoint of the same task to compare with; text: or a language model as it"
@@ -43,7 +46,7 @@ def main() -> None:
     add_offline(parser)
     parser.add_argument(
         "--data",
-        help="text: conversations to judge by, all of them (default: those that were held out)",
+        help="text: file whose conversations are all judged by (default: those that were held out)",
     )
     parser.add_argument(
         "--base", help="where an adapter's language model is, if not where it was in training"
@@ -67,8 +70,9 @@ def add_offline(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--offline",
         action=argparse.BooleanOptionalAction,
-        help="estimate from logged episodes what the agent would earn, and say whether that is more"
-        " than the data did (default: where nothing can be played)",
+        help="estimate from logged episodes what the agent would earn, and say"
+        " whether that is more than the data earned (default: if nothing can be"
+        " played)",
     )
     parser.add_argument(
         "--betas",
@@ -80,7 +84,7 @@ def add_offline(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=1000,
         metavar="N",
-        help="offline: episodes that the estimate's values are fitted on",
+        help="offline: number of episodes to fit the estimate's values on",
     )
 
 

@@ -12,16 +12,18 @@ EXAMPLE = "textrl film runs/vizdoom --output episode.gif --hard"
 
 def main() -> None:
     """Parse the command line and run."""
-    parser = make_parser("Film what an agent sees, beside the map with its way.", EXAMPLE)
+    parser = make_parser("Film what an agent sees, beside the map with its path.", EXAMPLE)
     parser.add_argument("checkpoint", help="folder or Hub id of the agent")
     parser.add_argument("--output", default="episode.gif", metavar="FILE", help="the film, a GIF")
     parser.add_argument("--hard", action="store_true", help="begin in the farthest room")
-    parser.add_argument("--greedy", action="store_true", help="take the best actions, not samples")
     parser.add_argument(
-        "--every", type=int, default=2, metavar="N", help="decisions between two pictures"
+        "--greedy", action="store_true", help="take the best actions instead of sampling"
     )
     parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="of the episode and of the samples"
+        "--every", type=int, default=2, metavar="N", help="decisions between two frames of the film"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="seed of the episode and of the samples"
     )
     options = parser.parse_args()
     if Path(options.output).suffix != ".gif":

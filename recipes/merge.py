@@ -20,7 +20,9 @@ def main() -> None:
     )
     parser.add_argument("adapter", help="folder or Hub id of an agent trained with --lora-rank")
     parser.add_argument("--output", required=True, metavar="DIR", help="folder for the checkpoint")
-    parser.add_argument("--base", help="where its language model is, if not where it was")
+    parser.add_argument(
+        "--base", help="where its language model is, if not where it was in training"
+    )
     options = parser.parse_args()
     output = Path(options.output)
     if output.exists():

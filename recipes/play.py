@@ -21,8 +21,7 @@ DEFAULT = "wordle"
 def main() -> None:
     """Parse the command line and run."""
     parser = make_parser(
-        "Meet a trained agent: play Wordle against it, or talk with one that learned from"
-        " conversations.",
+        "Play Wordle against a trained agent, or talk with one that learned from conversations.",
         EXAMPLE,
     )
     parser.add_argument(
@@ -33,8 +32,12 @@ def main() -> None:
     parser.add_argument(
         "--beta", type=float, help="weight of Q - V against log pi (default: as trained)"
     )
-    parser.add_argument("--sample", action="store_true", help="it draws tokens by their chances")
-    parser.add_argument("--seed", type=int, help="the same hidden words or samples again")
+    parser.add_argument(
+        "--sample", action="store_true", help="sample tokens by their probabilities"
+    )
+    parser.add_argument(
+        "--seed", type=int, help="seed, to get the same hidden words or samples again"
+    )
     parser.add_argument("--task", help="module:CLASS, for an agent of a task of your own")
     playable = {}
     for name in known(TASKS):

@@ -14,7 +14,7 @@ SUFFIXES = (".png", ".pdf", ".svg")
 def main() -> None:
     """Parse the command line and run."""
     parser = make_parser(
-        "Draw the curves of one or more runs, a panel for each figure that they logged.", EXAMPLE
+        "Draw the curves of one or more runs, one panel for each metric that they logged.", EXAMPLE
     )
     parser.add_argument("runs", nargs="+", help="folders of runs")
     parser.add_argument("--output", default="curves.png", metavar="FILE", help="the figure")
@@ -22,7 +22,7 @@ def main() -> None:
         "--metrics",
         default="",
         metavar="NAMES",
-        help="figures to draw, with commas between them (default: scores and losses)",
+        help="metrics to draw, with commas between them (default: scores and losses)",
     )
     options = parser.parse_args()
     output = Path(options.output)

@@ -18,15 +18,19 @@ def main() -> None:
     parser.add_argument("folder", help="folder of a checkpoint or of a dataset")
     parser.add_argument("repo", help="USER/NAME on the Hub")
     parser.add_argument(
-        "--private", action="store_true", help="make the repository one that only you can see"
+        "--private", action="store_true", help="make the repository visible only to you"
     )
     parser.add_argument(
         "--no-evaluate",
         action="store_true",
-        help="do not play to fill the card's results if there is no evaluation.json yet",
+        help="if there is no evaluation.json yet, do not evaluate to fill in the card's results",
     )
-    parser.add_argument("--task", help="module:CLASS, if it was trained on a task of your own")
-    parser.add_argument("--algo", help="module:OBJECT, if by an algorithm of your own")
+    parser.add_argument(
+        "--task", help="module:CLASS, if the agent was trained on a task of your own"
+    )
+    parser.add_argument(
+        "--algo", help="module:OBJECT, if it was trained by an algorithm of your own"
+    )
     options = parser.parse_args()
     for group, name in ((TASKS, options.task), (ALGORITHMS, options.algo)):
         if name:

@@ -51,11 +51,13 @@ def main() -> None:
         metavar="DIR",
         help=f"where results go, and the records that {' and '.join(STUDIES)} go on from",
     )
-    parser.add_argument("--runs", default="runs/reproduce", metavar="DIR", help="where runs go")
+    parser.add_argument(
+        "--runs", default="runs/reproduce", metavar="DIR", help="folder for the runs"
+    )
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="runs at once"
     )
-    parser.add_argument("--plan", action="store_true", help="show what is left to do, and stop")
+    parser.add_argument("--plan", action="store_true", help="show what is left to run, and stop")
     parser.add_argument(
         "--finished", action="store_true", help="train nothing: compare the runs that are done"
     )

@@ -13,16 +13,24 @@ def main() -> None:
     """Parse the command line and run."""
     parser = make_parser("Check the paper's theorems and lemma 1 on small POMDPs.", EXAMPLE)
     parser.add_argument("--only", choices=THEORY_PARTS, help="one part (default: all)")
-    parser.add_argument("--seeds", type=int, default=20, metavar="N", help="datasets of each size")
-    parser.add_argument("--max-horizon", type=int, default=8, metavar="N", help="the longest one")
-    parser.add_argument("--output", default="results", metavar="DIR", help="where results go")
-    parser.add_argument("--json", metavar="FILE", help="the numbers (default: OUTPUT/theory.json)")
+    parser.add_argument(
+        "--seeds", type=int, default=20, metavar="N", help="number of datasets of each size"
+    )
+    parser.add_argument("--max-horizon", type=int, default=8, metavar="N", help="longest horizon")
+    parser.add_argument("--output", default="results", metavar="DIR", help="folder for the results")
+    parser.add_argument(
+        "--json", metavar="FILE", help="file for the numbers (default: OUTPUT/theory.json)"
+    )
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes at once")
     parser.add_argument(
         "--agent", metavar="CHECKPOINT", help="cluster this agent's representations instead"
     )
     parser.add_argument(
-        "--histories", type=int, default=3000, metavar="N", help="of the data, with --agent"
+        "--histories",
+        type=int,
+        default=3000,
+        metavar="N",
+        help="agent: number of histories of the data",
     )
     options = parser.parse_args()
     for name in ("seeds", "jobs"):

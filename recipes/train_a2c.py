@@ -22,10 +22,12 @@ def main() -> None:
         type=float,
         default=1.0,
         metavar="SHARE",
-        help="stop as soon as this share of an evaluation's episodes finds the armor",
+        help="stop as soon as the armor is found in this share of an evaluation's episodes",
     )
-    parser.add_argument("--output", required=True, metavar="DIR", help="new folder of checkpoints")
-    parser.add_argument("--envs", type=int, default=16, metavar="N", help="episodes side by side")
+    parser.add_argument("--output", required=True, metavar="DIR", help="new folder for checkpoints")
+    parser.add_argument(
+        "--envs", type=int, default=16, metavar="N", help="episodes played in parallel"
+    )
     parser.add_argument(
         "--evaluate-every",
         type=int,
@@ -34,10 +36,14 @@ def main() -> None:
         help="steps between two evaluations, each of which leaves a checkpoint",
     )
     parser.add_argument(
-        "--evaluate-episodes", type=int, default=100, metavar="N", help="in each, at least"
+        "--evaluate-episodes",
+        type=int,
+        default=100,
+        metavar="N",
+        help="least number of episodes in each evaluation",
     )
     parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="start of every random number"
+        "--seed", type=int, default=0, metavar="N", help="seed of all random numbers"
     )
     parser.add_argument(
         "--workers", type=int, metavar="N", help="processes (default: one per core)"

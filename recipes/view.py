@@ -17,9 +17,9 @@ EXAMPLE = """textrl view talks.jsonl
 def main() -> None:
     """Parse the command line and run."""
     parser = make_parser(
-        "Look at data and runs on a local page: browse conversations or episodes, see what an"
-        " agent's policy, Q and V say of each token, ask agents side by side, and see the curves"
-        " of runs.",
+        "Look at data and runs on a local page: browse conversations or"
+        " episodes, see an agent's policy, Q and V at each token, ask agents"
+        " side by side, and see the curves of runs.",
         EXAMPLE,
     )
     parser.add_argument(
@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--data", help="what to browse, if not what the agent learned from")
     parser.add_argument(
         "--task",
-        help="which one, of agents of several, or module:CLASS of a task of your own",
+        help="which task, for agents of several, or module:CLASS of a task of your own",
     )
     parser.add_argument(
         "--base", help="where an adapter's language model is, if not where it was in training"

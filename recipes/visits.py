@@ -12,24 +12,28 @@ EXAMPLE = "textrl visits runs/filtered-bc runs/cql runs/bisim --output visits.pn
 def main() -> None:
     """Parse the command line and run."""
     parser = make_parser(
-        "Draw where agents go, side by side: visits of gridworld agents, ways of ViZDoom agents.",
+        "Draw where agents go, side by side: visits of gridworld agents, paths of ViZDoom agents.",
         EXAMPLE,
     )
     parser.add_argument("checkpoints", nargs="+", help="folders or Hub ids of the agents")
-    parser.add_argument("--titles", nargs="+", help="one for each (default: the folders' names)")
+    parser.add_argument(
+        "--titles", nargs="+", help="one title per agent (default: the folders' names)"
+    )
     parser.add_argument("--output", default="visits.png", metavar="FILE", help="the figure")
     parser.add_argument(
         "--episodes",
         type=int,
         metavar="N",
-        help="to play by each (default: 1000 in the gridworld, 25 in ViZDoom)",
+        help="episodes per agent (default: 1000 in the gridworld, 25 in ViZDoom)",
     )
     parser.add_argument(
-        "--task", choices=EPISODES, help="which one, of agents of several: gridworld or vizdoom"
+        "--task", choices=EPISODES, help="which task, for agents of several: gridworld or vizdoom"
     )
-    parser.add_argument("--sample", action="store_true", help="sample actions, not the best ones")
     parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="start of every random number"
+        "--sample", action="store_true", help="sample actions instead of taking the best ones"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="seed of all random numbers"
     )
     options = parser.parse_args()
     titles = options.titles or [Path(name).name for name in options.checkpoints]

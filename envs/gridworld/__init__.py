@@ -10,7 +10,7 @@ from textrl.tasks.entry import TaskEntry
 class GridworldOptions:
     """What a run may set of the game."""
 
-    layout: str = option("default", "its map: default, or a file")
+    layout: str = option("default", "map: default, or a file")
 
 
 TASK = TaskEntry(

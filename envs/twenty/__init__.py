@@ -10,7 +10,7 @@ from textrl.tasks.entry import TaskEntry
 class TwentyCollect:
     """What else is written."""
 
-    conversations: str = option("", "a file to write the games to as chat messages (JSONL) too")
+    conversations: str = option("", "a JSONL file to write the games to as chat messages as well")
 
 
 TASK = TaskEntry(

@@ -11,7 +11,7 @@ class VizdoomCollect:
     """Who plays."""
 
     a2c: str = option(
-        "", "a folder of textrl train-a2c, whose policy plays in place of the medium player"
+        "", "a checkpoint of textrl train-a2c, whose policy plays instead of the medium player"
     )
 
 

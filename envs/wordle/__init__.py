@@ -10,7 +10,7 @@ from textrl.tasks.entry import Activity, TaskEntry
 class WordleOptions:
     """What a run may set of the game."""
 
-    words: str = option("paper", "its words: paper (236 answers), full, or a file")
+    words: str = option("paper", "word list: paper (236 answers), full, or a file")
     constrain: bool = option(True, "let the policy spell only words of the list")
 
 
@@ -18,16 +18,16 @@ class WordleOptions:
 class WordleCollect:
     """Where the games come from."""
 
-    tweets: str = option("", "a CSV of games that people shared on Twitter, to read instead")
+    tweets: str = option("", "read games that people shared on Twitter from this CSV instead")
 
 
 @dataclass(frozen=True)
 class WordlePlay:
     """Where to play against an agent."""
 
-    web: bool = option(False, "a page for the browser instead of this terminal")
-    host: str = option("127.0.0.1", "web: who may connect; 0.0.0.0: anyone")
-    port: int = option(7860, "web: where to listen")
+    web: bool = option(False, "play in the browser instead of this terminal")
+    host: str = option("127.0.0.1", "web: address to listen on; 0.0.0.0 lets anyone connect")
+    port: int = option(7860, "web: port to listen on")
     space: str = option("", "write a folder that is a Hugging Face Space")
 
 

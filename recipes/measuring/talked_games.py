@@ -120,10 +120,14 @@ def main() -> None:
         "Play Twenty Questions in words.", "python -m textrl.recipes.measuring.talked_games runs/x"
     )
     parser.add_argument("names", nargs="+", help="agents, or folders of plain language models")
-    parser.add_argument("--beta", type=float, nargs="*", default=[0.0, 4.0], help="of agents")
-    parser.add_argument("--candidates", type=int, nargs="*", default=[8], help="of agents")
+    parser.add_argument(
+        "--beta", type=float, nargs="*", default=[0.0, 4.0], help="agents' values to try"
+    )
+    parser.add_argument(
+        "--candidates", type=int, nargs="*", default=[8], help="agents' values to try"
+    )
     parser.add_argument("--rounds", type=int, default=4, help="games for each thing")
-    parser.add_argument("--seed", type=int, default=0, help="of the samples")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the samples")
     parser.add_argument("--json", metavar="FILE", help="write the scores to this file too")
     options = parser.parse_args()
     world = load_world()

@@ -26,7 +26,7 @@ class ILQLOptions(ConservativeOptions):
         maximum=1,
     )
     whole_actions: bool = option(
-        False, "V learns what whole actions are worth, not their single tokens"
+        False, "V learns the value of whole actions, not of their single tokens"
     )
 
 

@@ -24,32 +24,33 @@ class IQLOptions(ValueOptions):
     """
 
     value: Literal["return", "time-to-goal"] = option(
-        "return", "what values are of; time-to-goal is for tasks that end where the goal is"
+        "return", "what values estimate; time-to-goal is for tasks that end only at their goal"
     )
     expectile: float = option(
         0.8, "expectile that V learns; 0.5 is the mean, 1 the best", minimum=0, maximum=1
     )
     v_learns: Literal["q", "returns"] = option(
-        "q", "what V's expectile is of: Q of the action taken, or the returns that followed it"
+        "q",
+        "whether V is an expectile of Q of the action taken, or of the returns that followed it",
     )
     return_cut: float = option(
-        0.0, "how far below V a return may pull a target; 0 is as far as it was", minimum=0
+        0.0, "how far below V a return may pull a target; 0 is no limit", minimum=0
     )
     huber: float = option(
         0.0,
-        "errors of Q and V beyond this count in proportion, not squared; 0 squares all",
+        "errors of Q and V beyond this count linearly, not squared; 0 squares all",
         minimum=0,
     )
     value_start: float = option(
-        -1.5, "time-to-goal: what values say before they have learned anything", maximum=0
+        -1.5, "time-to-goal: initial value, before anything is learned", maximum=0
     )
     advantage_steps: int = option(1, "action tokens over which an advantage is measured", minimum=1)
     advantage_scale: float = option(
         1.0, "the policy imitates an action with the weight exp(advantage / this)", above=0
     )
-    weight_cap: float = option(20.0, "largest such weight", above=0)
+    weight_cap: float = option(20.0, "largest weight of an imitated action", above=0)
     policy_weight: float = option(
-        1.0, "weight of the policy's loss beside that of Q and V", above=0
+        1.0, "weight of the policy's loss relative to that of Q and V", above=0
     )
 
 

@@ -23,12 +23,13 @@ class ValueOptions:
         maximum=1,
     )
     value_weight: float = option(
-        1.0, "weight of the errors of Q and V beside the policy's loss", minimum=0
+        1.0, "weight of the errors of Q and V relative to the policy's loss", minimum=0
     )
     reward_scale: float = option(
         1.0,
-        "what the loss divides rewards and values by; 0 is the standard deviation of the data's"
-        " returns; values are shown in the data's units anyway",
+        "the loss divides rewards and values by this; 0 is the standard"
+        " deviation of the data's returns; values are always shown in the data's"
+        " units",
         minimum=0,
     )
 
@@ -38,5 +39,7 @@ class ConservativeOptions(ValueOptions):
     """conservatism: of pushing down what the data do not do, a weight of its own."""
 
     conservatism: float = option(
-        0.001, "weight of pushing down Q of actions that the data do not take", minimum=0
+        0.001,
+        "weight of the conservative term, which pushes down Q of actions that are not in the data",
+        minimum=0,
     )

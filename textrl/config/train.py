@@ -38,15 +38,15 @@ class MemberConfig:
 
     task: str = ""
     """Its name, or the module:CLASS that the user gave."""
-    algo: str = option("ilql", "how to learn it", section=RUN)
+    algo: str = option("ilql", "algorithm to learn the task with", section=RUN)
     data: str = option(
         "",
-        "episodes to learn from: a folder, a JSONL file or a Hub id; without it the task makes and "
-        "caches its own",
+        "episodes to learn from: a folder, a JSONL file or a Hub id; without"
+        " it, the task generates and caches its own",
         section=DATA,
     )
     episodes: int = option(
-        300_000, "size of the dataset that the task makes", section=DATA, minimum=1
+        300_000, "size of the dataset that the task generates", section=DATA, minimum=1
     )
     context: int = option(64, "longest history in tokens", section=MODEL, minimum=2)
     window: int = option(
@@ -66,14 +66,14 @@ class MemberConfig:
     )
     frame_precision: Literal["auto", "float32", "bfloat16"] = option(
         "auto",
-        "tasks with frames: what the convolutions compute in; auto takes bfloat16 where this"
-        " machine is clearly faster with it",
+        "tasks with frames: precision of the convolutions; auto is bfloat16 if"
+        " that is clearly faster on this machine",
         section=MODEL,
     )
     hide_actions: bool = option(
         False,
-        "let the model see what it observed but not what it did; players who repeat themselves"
-        " teach an agent to copy its own last action",
+        "hide past actions from the model; players who repeat themselves teach"
+        " an agent to copy its own last action",
         section=MODEL,
     )
     batch_size: int = option(
@@ -81,13 +81,13 @@ class MemberConfig:
     )
     shift_frames: int = option(
         0,
-        "tasks with frames: in training, what a window shows is moved by up to so many pixels, at"
-        " random, all of its frames alike",
+        "tasks with frames: in training, shift the frames of a window at random"
+        " by up to this many pixels, all of them alike",
         section=OPTIMIZATION,
         minimum=0,
     )
     accumulation: int = option(
-        1, "parts in which a step computes its batch", section=OPTIMIZATION, minimum=1
+        1, "number of parts in which a step computes its batch", section=OPTIMIZATION, minimum=1
     )
     evaluate_episodes: int = option(236, "episodes per evaluation", section=OUTPUT, minimum=1)
     beta: float = option(
@@ -95,26 +95,26 @@ class MemberConfig:
     )
     candidates: int = option(
         1,
-        "whole actions that the policy names before one is chosen, by log pi and Q; 1 chooses token"
-        " by token",
+        "whole actions that the policy proposes, one of which is chosen by log"
+        " pi and Q; 1 acts token by token",
         section=OUTPUT,
         minimum=1,
     )
     plausible: float = option(
         0.0,
-        "candidates of greedy play: the least odds, as a share of the likeliest one's",
+        "greedy play: least probability of a candidate, relative to the likeliest one",
         section=OUTPUT,
         minimum=0,
         maximum=1,
     )
     act_by: Literal["auto", "policy", "values", "both"] = option(
         "auto",
-        "which heads choose its actions; auto is what its algorithm is made for",
+        "which heads choose the actions; auto is the algorithm's own choice",
         section=OUTPUT,
     )
     temperature: float = option(
         1.0,
-        "of sampled actions: below 1 the likelier ones are likelier still",
+        "temperature of sampled actions; below 1, likely ones become likelier still",
         section=OUTPUT,
         above=0,
     )
@@ -154,7 +154,7 @@ class BisimulationConfig:
 
     weight: float = option(
         0.0,
-        "weight of the bisimulation loss; 0 measures it only",
+        "weight of the bisimulation loss; 0 only measures it",
         name="bisim",
         section=BISIMULATION,
         minimum=0,
@@ -170,7 +170,7 @@ class BisimulationConfig:
     )
     discount: float = option(
         1.0,
-        "weight of what is observed next against the reward",
+        "weight of the next observation relative to the reward",
         name="bisim_discount",
         section=BISIMULATION,
         minimum=0,
@@ -183,29 +183,29 @@ class BisimulationConfig:
     )
     inverse: float = option(
         0.0,
-        "weight of guessing the action between two histories, against collapse",
+        "weight of predicting the action between two histories, a measure against collapse",
         name="bisim_inverse",
         section=BISIMULATION,
         minimum=0,
     )
     fit: float = option(
         0.0,
-        "share of the reward and dynamics models' gradient that reaches the encoder; "
-        "0 fits them apart",
+        "share of the reward and dynamics models' gradient that reaches the"
+        " encoder; 0 fits them separately",
         name="bisim_fit",
         section=BISIMULATION,
         minimum=0,
     )
     stride: int = option(
         1,
-        "minimize the loss at every Nth step only, with N times the weight: cheaper",
+        "minimize the loss only every Nth step, with N times the weight, which is cheaper",
         name="bisim_stride",
         section=BISIMULATION,
         minimum=1,
     )
     every: int = option(
         20,
-        "steps between measurements of the loss where its weight is 0",
+        "steps between measurements of the loss if its weight is 0",
         name="bisim_every",
         section=BISIMULATION,
         minimum=1,
@@ -252,47 +252,48 @@ class RepresentationConfig:
     )
     bound: float = option(
         0.0,
-        "largest norm of the representation; 0 is none",
+        "largest norm of the representation; 0 is no bound",
         name="representation_bound",
         section=MODEL,
         minimum=0,
     )
     source: str = option(
         "",
-        "what makes the encoder, in place of the algorithm's loss: hindsight (queries about later "
-        "steps, answered from each history), or a checkpoint, whose encoder is taken as it is: its "
-        "folder or its USER/NAME on the Hub",
+        "what trains the encoder instead of the algorithm's loss: hindsight"
+        " (queries about later steps, answered from each history), or a"
+        " checkpoint (folder or USER/NAME on the Hub), whose encoder is reused"
+        " as it is",
         name="represent",
         section=REPRESENTATION,
     )
     steps: int = option(
         400,
-        "hindsight: so many first steps of the run train the encoder by it alone; 0 trains it "
-        "beside the algorithm's loss throughout",
+        "hindsight: number of first steps that train the encoder by hindsight"
+        " alone; 0 trains it alongside the algorithm's loss throughout",
         name="represent_steps",
         section=REPRESENTATION,
         minimum=0,
     )
     finetune: int = option(
         0,
-        "so many last steps of the run train the encoder by the algorithm's loss; until then it "
-        "stays as --represent made it",
+        "number of last steps in which the algorithm's loss trains the encoder;"
+        " until then it stays as --represent made it",
         name="represent_finetune",
         section=REPRESENTATION,
         minimum=0,
     )
     query: Literal["auto", "observation", "action"] = option(
         "auto",
-        "hindsight: what is asked: the reward where an observation is made later, or the reward and"
-        " the observation after a later action; auto asks about observations where the data's "
-        "rewards differ at the same one",
+        "hindsight: what queries ask for: the reward at a later observation, or"
+        " the reward and the observation after a later action; auto asks about"
+        " observations if the data's rewards differ at the same one",
         name="represent_query",
         section=REPRESENTATION,
     )
     draw: Literal["informative", "uniform"] = option(
         "informative",
-        "hindsight: which later step is asked about: by how much the data's rewards differ at its "
-        "observation, or any",
+        "hindsight: how the later step is drawn: by how much the data's rewards"
+        " differ at its observation, or uniformly",
         name="represent_draw",
         section=REPRESENTATION,
     )
@@ -343,23 +344,22 @@ class TrainConfig:
 
     task: str = option(
         "",
-        "which task to learn, or several at once with commas between them; module:CLASS is one of"
-        " your own",
+        "task to learn, or several with commas between them; module:CLASS is a task of your own",
         section=RUN,
     )
     preset: str = option(
-        "quick", "named settings of the task (shown here as defaults)", section=RUN
+        "quick", "named settings for the task (shown here as defaults)", section=RUN
     )
-    output: str = option("", "folder for the run; without it runs/<task>", section=RUN, free=True)
-    seed: int = option(0, "start of every random number", section=RUN, minimum=0, maximum=2**32 - 1)
+    output: str = option("", "folder for the run; without it, runs/<task>", section=RUN, free=True)
+    seed: int = option(0, "seed of all random numbers", section=RUN, minimum=0, maximum=2**32 - 1)
     resume: bool = option(
-        False, "go on with the run in the output folder, if there is one", section=RUN, free=True
+        False, "continue the run in the output folder, if there is one", section=RUN, free=True
     )
 
     backbone: str = option(
         "gpt2",
-        "what reads the history: gpt2 or rnn, made new, or a causal language model: its folder or "
-        "its USER/NAME on the Hub",
+        "model that reads the history: gpt2 or rnn, newly initialized, or a"
+        " causal language model (folder or USER/NAME on the Hub)",
         section=MODEL,
     )
     layers: int = option(
@@ -369,11 +369,10 @@ class TrainConfig:
     attention_heads: int = option(
         4, "attention heads; must divide the width", section=MODEL, minimum=1
     )
-    cell: Literal["tanh", "gru", "lstm"] = option("gru", "rnn: what it is made of", section=MODEL)
+    cell: Literal["tanh", "gru", "lstm"] = option("gru", "rnn: type of its cells", section=MODEL)
     policy_head: Literal["tokens", "actions"] = option(
         "tokens",
-        "what the policy scores: the next token, or every whole action that it can be part of,"
-        " where the task has a list of them",
+        "what the policy scores: the next token, or whole actions, if the task has a list of them",
         section=MODEL,
     )
     q_head: Literal["auto", "mlp", "low-rank", "shared"] = option(
@@ -387,17 +386,18 @@ class TrainConfig:
     )
     lora_rank: int = option(
         0,
-        "train low-rank matrices of this rank beside a language model's, which stays as it is; 0 "
-        "trains the whole of it",
+        "train matrices of this rank beside those of a language model, which"
+        " stays frozen; 0 trains the whole model",
         section=MODEL,
         minimum=0,
     )
     lora_alpha: float = option(
-        16.0, "lora: their weight is this over the rank", section=MODEL, above=0
+        16.0, "lora: the adapter's weight is this divided by the rank", section=MODEL, above=0
     )
     lora_targets: str = option(
         "",
-        "lora: names of the layers, with commas between them; without it every linear layer",
+        "lora: names of the layers to adapt, with commas between them; without"
+        " it, every linear layer",
         section=MODEL,
     )
     target_rate: float = option(
@@ -418,7 +418,7 @@ class TrainConfig:
     bisimulation: BisimulationConfig = BisimulationConfig()
 
     optimizer: Literal["adamw", "muon"] = option(
-        "adamw", "what turns gradients into steps", section=OPTIMIZATION
+        "adamw", "optimization algorithm", section=OPTIMIZATION
     )
     learning_rate: float = option(2e-3, "peak learning rate", section=OPTIMIZATION, minimum=0)
     matrix_learning_rate: float = option(
@@ -431,11 +431,11 @@ class TrainConfig:
         100, "steps of linear warm-up to the peak", section=OPTIMIZATION, minimum=0
     )
     schedule: Literal["cosine", "constant"] = option(
-        "cosine", "learning rate after the warm-up", section=OPTIMIZATION
+        "cosine", "learning-rate schedule after the warm-up", section=OPTIMIZATION
     )
     final_learning_rate: float = option(
         0.05,
-        "where cosine ends, as a share of the peak",
+        "cosine: final learning rate, as a share of the peak",
         section=OPTIMIZATION,
         minimum=0,
         maximum=1,
@@ -444,14 +444,14 @@ class TrainConfig:
     clip_norm: float = option(1.0, "largest norm of the gradient", section=OPTIMIZATION, above=0)
     mix: str = option(
         "",
-        "several tasks: how much of every step each gets against its preset, such as "
-        "wordle=2,gridworld=0.5; without it 1 each",
+        "several tasks: how much of every step each task gets relative to its"
+        " preset, such as wordle=2,gridworld=0.5; without it, 1 each",
         section=OPTIMIZATION,
     )
     max_steps: int = option(
         10_000, "steps to train; more with --resume extends a run", section=OPTIMIZATION, minimum=1
     )
-    threads: int = option(0, "CPU threads; 0 takes every core", section=OPTIMIZATION, minimum=0)
+    threads: int = option(0, "CPU threads; 0 uses every core", section=OPTIMIZATION, minimum=0)
     deterministic: bool = option(
         True,
         "the same command gives the same weights, at any number of threads",
@@ -461,8 +461,9 @@ class TrainConfig:
     evaluate_every: int = option(1000, "steps between evaluations", section=OUTPUT, minimum=1)
     select: Literal["auto", "play", "offline", "likelihood"] = option(
         "auto",
-        "what decides which model is kept in best/: play, the return estimated offline, or the"
-        " likelihood of what was logged; auto is play, or likelihood where nothing can be played",
+        "what decides which model is kept in best/: play, the return estimated"
+        " offline, or the likelihood of the data; auto is play, or likelihood if"
+        " nothing can be played",
         section=OUTPUT,
     )
     final_evaluation: bool = option(
@@ -488,7 +489,7 @@ class TrainConfig:
     )
     private: bool = option(
         False,
-        "make the repository on the Hub one that only you can see",
+        "make the repository on the Hub visible only to you",
         section=OUTPUT,
         free=True,
     )
