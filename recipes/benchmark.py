@@ -22,7 +22,9 @@ def main() -> None:
     parser.add_argument(
         "--preset", default="quick", help="preset whose model size and batch to measure"
     )
-    parser.add_argument("--backbone", choices=("gpt2", "rnn"), default="gpt2", help="which one")
+    parser.add_argument(
+        "--backbone", choices=("gpt2", "rnn"), default="gpt2", help="backbone to measure"
+    )
     parser.add_argument(
         "--threads",
         type=int,

@@ -27,7 +27,7 @@ def main() -> None:
     )
     add_conversations(parser)
     parser.add_argument(
-        "--task", help=f"whose episodes to make ({', '.join(known(TASKS))}, or module:CLASS)"
+        "--task", help=f"task whose episodes to make ({', '.join(known(TASKS))}, or module:CLASS)"
     )
     parser.add_argument(
         "--episodes",

@@ -46,7 +46,7 @@ def main() -> None:
     add_offline(parser)
     parser.add_argument(
         "--data",
-        help="text: file whose conversations are all judged by (default: those that were held out)",
+        help="text: file of conversations to judge by (default: those that were held out)",
     )
     parser.add_argument(
         "--base", help="where an adapter's language model is, if not where it was in training"
@@ -199,7 +199,7 @@ def read_betas(text: str) -> list[float]:
     except ValueError:
         betas = [-1.0]
     if min(betas) < 0:
-        raise UserError(f"--betas must be numbers of at least 0 with commas, not {text!r}")
+        raise UserError(f"--betas must be numbers of at least 0, separated by commas, not {text!r}")
     return betas
 
 

@@ -49,7 +49,7 @@ def main() -> None:
     name = task_of(options) or DEFAULT
     if name not in playable:
         raise UserError(
-            f"{options.checkpoint!r} has learned {name!r}, which nobody plays against:"
+            f"{options.checkpoint!r} has learned {name!r}, which cannot be played against:"
             f" {' and '.join(playable)} can be played"
         )
     for other, activity in playable.items():

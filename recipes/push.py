@@ -37,7 +37,7 @@ def main() -> None:
             follow(group, name)
     folder = Path(options.folder)
     if not folder.is_dir():
-        raise UserError(f"{options.folder!r} is no folder: give that of a run or of a dataset")
+        raise UserError(f"{options.folder!r} is not a folder: give that of a run or of a dataset")
     publish = push_dataset if (folder / "dataset_info.json").is_file() else push_agent
     print(f"published as {publish(folder, options.repo, options.private, options.no_evaluate)}")
 

@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument(
         "--conversations",
         metavar="DIR",
-        help=f"{' and '.join(PEOPLE)}: where the file of that name lies",
+        help=f"{' and '.join(PEOPLE)}: folder with the file of that name",
     )
     parser.add_argument(
         "--backbone",
@@ -49,7 +49,7 @@ def main() -> None:
         "--output",
         default="results",
         metavar="DIR",
-        help=f"where results go, and the records that {' and '.join(STUDIES)} go on from",
+        help=f"folder for results, and for records that {' and '.join(STUDIES)} continue from",
     )
     parser.add_argument(
         "--runs", default="runs/reproduce", metavar="DIR", help="folder for the runs"

@@ -40,7 +40,7 @@ def main() -> None:
     if len(titles) != len(options.checkpoints):
         raise UserError(f"{len(titles)} --titles for {len(options.checkpoints)} checkpoints")
     if len(set(titles)) != len(titles):
-        raise UserError("two agents have the same name: tell them apart by --titles")
+        raise UserError("two agents have the same name: distinguish them with --titles")
     if options.episodes is not None and options.episodes < 1:
         raise UserError(f"--episodes must be at least 1, not {options.episodes}")
     if Path(options.output).suffix not in (".png", ".pdf", ".svg"):

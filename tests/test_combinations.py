@@ -516,7 +516,7 @@ REFUSED_BY_TASK: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     ),
     "has no data of its own": ({"data": ""}, ("text",)),
     "is longer than .* can read": ({"context": LONGEST["text"] + 1}, ("text",)),
-    "which .* does not speak": (
+    "which .* does not have": (
         {"backbone": LMS[0], "q_head": "auto", "optimizer": "adamw", "represent": ""},
         TASKS[:4],
     ),

@@ -43,7 +43,7 @@ class Rules:
 
     def __post_init__(self) -> None:
         if not 0 <= self.slip <= 1:
-            raise UserError(f"slip {self.slip} is no probability: give a number from 0 to 1")
+            raise UserError(f"slip {self.slip} is not a probability: give a number from 0 to 1")
         if self.horizon < 1:
             raise UserError(f"horizon {self.horizon} leaves no step: give at least 1")
         if self.horizon > LONGEST_HORIZON:

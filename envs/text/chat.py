@@ -56,7 +56,7 @@ class Chat:
 
     def run(self) -> None:
         """Until the person leaves."""
-        print("Talk with the agent; /help tells what else there is.")
+        print("Talk with the agent; /help lists the commands.")
         try:
             while True:
                 line = input("\nyou: ").strip()
@@ -159,7 +159,9 @@ def read_prompts(file: IO[str], system: str) -> Iterator[list[Message]]:
                 raise UserError("it has no list of messages")
             messages = [read_message(i, each) for i, each in enumerate(found, start=1)]
         except (ValueError, UserError, BadRow) as error:
-            raise UserError(f"line {number} of the prompts is no conversation: {error}") from None
+            raise UserError(
+                f"line {number} of the prompts is not a conversation: {error}"
+            ) from None
         if messages[-1].role == AGENT:
             raise UserError(
                 f"line {number} of the prompts ends with the assistant's turn: there is nothing to"

@@ -80,7 +80,7 @@ def check_conversations(
         raise UserError(f"{name!r} has no conversation to learn from")
     if summary.bad_rows and not skips_bad:
         raise UserError(
-            f"{summary.bad_rows:,} rows of {name!r} are bad: mend them, or leave them out with"
+            f"{summary.bad_rows:,} rows of {name!r} are bad: fix them, or leave them out with"
             " --on-bad-rows skip"
         )
 

@@ -54,7 +54,7 @@ def convert_file(
             raise UserError(f"{name!r} has no conversation of the format {format_name!r}")
         if bad and not skips_bad:
             raise UserError(
-                f"{bad.total():,} rows of {name!r} are bad: mend them, or leave them out with"
+                f"{bad.total():,} rows of {name!r} are bad: fix them, or leave them out with"
                 " --on-bad-rows skip"
             )
         written.rename(output)
@@ -114,7 +114,7 @@ def _document_rows(path: Path) -> Iterator[tuple[int, Row | BadRow]]:
     try:
         found = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{str(path)!r} is no JSON: {error}") from error
+        raise UserError(f"{str(path)!r} is not JSON: {error}") from error
     for number, row in enumerate(found):
         yield number, _object(row)
 

@@ -51,7 +51,7 @@ class TextRows:
         if not good:
             raise UserError(
                 f"{self._index.source.name!r}: none of {len(found)} conversations in a row can be"
-                " tokenized; textrl collect --check tells why"
+                " tokenized; textrl collect --check shows why"
             )
         self.counted["read"] += len(good)
         self.counted["cut"] += sum(spelled.is_cut for _, spelled in good)

@@ -114,7 +114,9 @@ def load_actor(folder: Path) -> Actor:
     if not (folder / NOTE_FILE).is_file():
         inside = sorted(path.parent.name for path in folder.glob(f"*/{NOTE_FILE}"))
         remedy = f"choose {folder / inside[-1]}" if inside else "recipes/train_a2c.py makes them"
-        raise UserError(f"{str(folder)!r} is no A2C checkpoint, it has no {NOTE_FILE}: {remedy}")
+        raise UserError(
+            f"{str(folder)!r} is not an A2C checkpoint (it has no {NOTE_FILE}): {remedy}"
+        )
     try:
         note = json.loads((folder / NOTE_FILE).read_text(encoding="utf-8"))
         game, trained = note["game"], note["trained"]

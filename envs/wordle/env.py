@@ -224,5 +224,7 @@ class WordleEnv(gymnasium.Env[Board, NDArray[np.integer[Any]]]):
         if answer not in self.words.answers:
             near = difflib.get_close_matches(answer, self.words.answers, n=1)
             hint = f": did you mean {near[0]!r}?" if near else ": choose one of its answers"
-            raise UserError(f"{answer!r} is no answer of the word list {self.words.name!r}{hint}")
+            raise UserError(
+                f"{answer!r} is not an answer of the word list {self.words.name!r}{hint}"
+            )
         return self.words.answers.index(answer)

@@ -33,7 +33,7 @@ def finished(runs: Sequence[StudyRun], record: Path) -> dict[StudyRun, Result]:
             found[run] = lines[run.name]
             if found[run]["flags"] != shlex.join(run.flags):
                 raise UserError(
-                    f"{record}: {run.name} is of other settings: remove its line, or choose"
+                    f"{record}: {run.name} was made with other settings: remove its line, or choose"
                     " another --output"
                 )
     return found
@@ -49,7 +49,7 @@ def read(record: Path) -> dict[str, Result]:
             result = json.loads(line)
             found[result.pop("run")] = result
         except (ValueError, KeyError, AttributeError):
-            raise UserError(f"{record}:{number} is no finished run: remove the line") from None
+            raise UserError(f"{record}:{number} is not a finished run: remove the line") from None
     return found
 
 

@@ -81,7 +81,7 @@ def conversations(name: str) -> Conversations:
     """The good rows of a file; bad ones are left out, as collect --check tells."""
     index = make_index(open_source(name), None)
     if not len(index):
-        raise UserError(f"{name!r} has no conversation to show: textrl collect --check tells why")
+        raise UserError(f"{name!r} has no conversation to show: textrl collect --check shows why")
     return Conversations(index)
 
 

@@ -103,17 +103,17 @@ def test_trackers_get_plain_values(presets: Path) -> None:
         (("--task", "accelerate"), "unknown task 'accelerate'"),
         (
             (*BOTH, "--data", "x"),
-            "--data is each task's own in a run of several: say --wordle.data",
+            "--data is set per task in a run of several: use --wordle.data",
         ),
-        ((*BOTH, "--beta=3"), "say --wordle.beta or --gridworld.beta"),
+        ((*BOTH, "--beta=3"), "use --wordle.beta or --gridworld.beta"),
         (
             (*BOTH, "--no-constrain"),
-            "--no-constrain is each task's own in a run of several",
+            "--no-constrain is set per task in a run of several",
         ),
         ((*BOTH, "--gridworld.words", "x"), "--gridworld.words is for wordle, not for gridworld"),
         (
             ("--task", "wordle,text"),
-            "text has the tokens of its language model and is learned alone",
+            "text uses the tokens of its language model and can only be trained alone",
         ),
         ((*BOTH, "--wordle.batchsize", "3"), "did you mean '--wordle.batch-size'?"),
         ((*BOTH, "--wordle.beta", "x"), "--wordle.beta must be a number, not 'x'"),
@@ -136,8 +136,8 @@ def test_mistakes(presets: Path, argv: tuple[str, ...], message: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("beta: 3\n", "beta is each task's own: move it into a section"),
-        ("wordle:\n  layers: 3\n", "wordle: layers is of all tasks: move it out"),
+        ("beta: 3\n", "beta is set per task: move it into the section"),
+        ("wordle:\n  layers: 3\n", "wordle: layers applies to all tasks: move it out"),
         ("wordle:\n  betta: 3\n", "unknown key 'betta': did you mean 'beta'?"),
         ("wordle: 3\n", "wordle must hold lines of 'key: value', not 3"),
         ("wordel:\n  beta: 3\n", "unknown key 'wordel'"),

@@ -79,7 +79,7 @@ def test_whoever_is_interrupted_goes_on(tmp_path: Path, deadly: signal.Signals) 
         process.kill()
     process.join(60)
     assert process.exitcode not in (0, None)
-    assert ("the same call goes on" in log.read_text()) == (deadly == signal.SIGINT)
+    assert ("the same command continues" in log.read_text()) == (deadly == signal.SIGINT)
     workers = {int(line) for line in (tmp_path / "pids").read_text().split()}
     assert len(workers) == 2
     wait_for(lambda: not any(is_alive(pid) for pid in workers))  # they end with it
@@ -122,7 +122,7 @@ def test_an_error_keeps_what_was_finished(
     folder = tmp_path / "data"
     with pytest.raises(UserError, match="no fifth chunk"):
         gather(folder, fails)
-    assert "the same call goes on" in capsys.readouterr().err
+    assert "the same command continues" in capsys.readouterr().err
     assert {path.name for path in shards_of(folder)} >= {f"{n:06d}.arrow" for n in range(5)}
     assert "000005.arrow" not in {path.name for path in shards_of(folder)}
     rows = gather(folder)

@@ -412,7 +412,7 @@ def test_no_window_begins_where_nothing_was_seen(language: Language, make_rows: 
     quick = (Step((5, 7), 0.0, (2,)), Step((5, 7), 0.0), Step((6, 8), 0.0))
     slow = (Step((5, 7), 0.0, (2,)), Step((5, 7), 0.0, (3,)), Step((6, 8), 0.0))
     rows = make_rows([Episode((1,), steps, True, False, "novice") for steps in (slow, quick)])
-    with pytest.raises(UserError, match="row 1 has an action after which nothing was seen"):
+    with pytest.raises(UserError, match="row 1 has an action without an observation after it"):
         WindowBatches(rows, language, window=1, context=99, batch_size=4)
     # Windows of two begin at the first or the second action.
     WindowBatches(rows, language, window=2, context=99, batch_size=4).step(0)

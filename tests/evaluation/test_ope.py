@@ -37,7 +37,7 @@ def test_verdicts_in_words() -> None:
     worse = Verdict(earned, {AGENT: estimated(0.0)}, 100, [])
     assert worse.in_words(AGENT, DATA).startswith("worse by an estimated -1.000")
     alike = Verdict(earned, {AGENT: estimated(1.1)}, 100, ["V is worse than a constant"])
-    assert alike.in_words(AGENT, DATA).startswith("not told apart: +0.100")
+    assert alike.in_words(AGENT, DATA).startswith("no clear difference: +0.100")
     assert alike.describe().endswith("caveat: V is worse than a constant")
     far = Verdict(earned, {AGENT: estimated(2.0, effective=2.0), "bc": estimated(1.0)}, 100, [])
     told = "cannot be said: the agent is too far from the data; +1.000"

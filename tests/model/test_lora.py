@@ -186,7 +186,7 @@ def test_without_a_base_or_on_another_it_says_so(tmp_path: Path) -> None:
     model.save_pretrained(tmp_path / "agent")
     said = everything(model)
     (tmp_path / "lm").rename(tmp_path / "moved")
-    with pytest.raises(UserError, match=r"language model cannot be had: .*lm.* base") as error:
+    with pytest.raises(UserError, match=r"language model is not available: .*lm.* base") as error:
         TextRLModel.from_pretrained(tmp_path / "agent")
     assert "\n" not in str(error.value)
     with pytest.raises(UserError, match="dtype is not for an adapter"):

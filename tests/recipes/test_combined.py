@@ -156,7 +156,7 @@ def test_conversations_are_learned_alone(
         run_recipe(train_recipe.main)
     errors = capsys.readouterr().err
     assert left.value.code == 2 and len(errors.splitlines()) == 1
-    assert "text has the tokens of its language model and is learned alone" in errors
+    assert "text uses the tokens of its language model and can only be trained alone" in errors
     assert not output.exists()
 
 

@@ -39,7 +39,7 @@ def test_the_report_has_what_programs_and_people_read(small_run: Path, tmp_path:
         assert name in printed
     # Against itself, at the beta that it was trained with: the same games, move by move.
     assert f"compared with {small_run}" in printed
-    assert printed.count("not told apart: +0.000") == 2
+    assert printed.count("no clear difference: +0.000") == 2
     for name in ("greedy", "sampled"):
         assert report["against"][name]["difference"] == 0.0
 

@@ -164,7 +164,7 @@ def test_training_publishes_at_every_save_and_outlives_a_failure(
     hub.drop_commits = 1
     again = ["--output", "run", "--resume", "--push-to-hub", "mine/other", "--no-private"]
     error = run(train, *again, fails=True)
-    assert "`textrl push run mine/other` goes on" in error
+    assert "`textrl push run mine/other` continues" in error
     assert "evaluating" not in run(push, "run", "mine/other")
     assert hub.model("mine/other").files.keys() == PUSHED
     assert "for 12 steps" in hub.model("mine/other").files["README.md"].decode()
@@ -188,7 +188,7 @@ def test_a_dataset_there_and_back(hub: HubServer, run: Run, tmp_path: Path) -> N
     making = ["--task", "wordle", "--episodes", 500, "--output", "games", "--workers", 1]
     hub.drop_commits = 1
     error = run(collect, *making, "--push-to-hub", "mine/games", fails=True)
-    assert "`textrl push games mine/games` goes on" in error
+    assert "`textrl push games mine/games` continues" in error
     run(push, "games", "mine/games")
     files = hub.dataset("mine/games").files
     assert files.keys() == {
@@ -213,7 +213,7 @@ def test_a_dataset_there_and_back(hub: HubServer, run: Run, tmp_path: Path) -> N
 
 
 def test_what_cannot_be_pushed(hub: HubServer, run: Run, folder: Path, small_data: Path) -> None:
-    assert "'nowhere' is no folder" in run(push, "nowhere", "mine/x", fails=True)
+    assert "'nowhere' is not a folder" in run(push, "nowhere", "mine/x", fails=True)
     Path("empty").mkdir()
     assert "no config.json" in run(push, "empty", "mine/x", fails=True)
     assert "it must be USER/NAME" in run(push, folder, "mine", fails=True)
@@ -234,4 +234,4 @@ def test_names_that_cannot_be_loaded(hub: HubServer, run: Run, folder: Path) -> 
     repo.commit("by hand", {**repo.files, "model.safetensors": b"garbage"})
     assert "cannot load a checkpoint from 'mine/hurt'" in run(evaluate, "mine/hurt", fails=True)
     repo.commit("by hand", {"task.json": b"{}"})
-    assert "'mine/hurt' is no checkpoint" in run(evaluate, "mine/hurt", fails=True)
+    assert "'mine/hurt' is not a checkpoint" in run(evaluate, "mine/hurt", fails=True)

@@ -131,7 +131,7 @@ def test_ctrl_c_saves_before_it_leaves(small_data: Path, tmp_path: Path) -> None
         time.sleep(0.01)
     leaving.send_signal(signal.SIGINT)
     _, told = leaving.communicate(timeout=120)
-    assert leaving.returncode == 130 and "--resume goes on" in told
+    assert leaving.returncode == 130 and "--resume continues" in told
     (state,) = (broken / "state").iterdir()
     assert 0 < int(state.name.removeprefix("step-")) < 300
     subprocess.run([*run_broken, "--resume"], check=True, cwd=ROOT, capture_output=True)

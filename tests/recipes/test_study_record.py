@@ -66,10 +66,10 @@ def test_a_run_is_read_as_it_was_written_and_refused_with_other_flags(tmp_path: 
         names == sorted(names) == ["methods/gpt2/cql-100-seed100", "methods/gpt2/cql-500-seed100"]
     )
     record.write_text(record.read_text().replace("--max-steps 1200", "--max-steps 1201", 1))
-    with pytest.raises(UserError, match="cql-100-seed100 is of other settings: remove its line"):
+    with pytest.raises(UserError, match="seed100 was made with other settings: remove its line"):
         finished(runs, record)
     record.write_text(record.read_text() + "{\n")
-    with pytest.raises(UserError, match=r"samples\.jsonl:3 is no finished run"):
+    with pytest.raises(UserError, match=r"samples\.jsonl:3 is not a finished run"):
         read(record)
 
 

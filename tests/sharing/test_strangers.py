@@ -155,7 +155,7 @@ def test_another_tasks_weights_are_told(saved: Path, tmp_path: Path, make_model:
     (saved / "task.json").write_text(json.dumps({"task": "wordle", "settings": described}))
     load_checkpoint(str(saved))  # other words of the same letters: it can play them
     (saved / "task.json").write_text(json.dumps({"task": "gridworld", "settings": MAP}))
-    with pytest.raises(UserError, match=r"another task's than its task\.json: tokens"):
+    with pytest.raises(UserError, match=r"another task than its task\.json: tokens"):
         load_checkpoint(str(saved))
 
 

@@ -123,7 +123,7 @@ def refuse_foreign(words: Sequence[str], names: Sequence[str], base: Settings) -
             continue
         if len(names) > 1 and not owner and any(option_anywhere(name, each) for each in names):
             ways = " or ".join(flag(name, each) for each in names if option_anywhere(name, each))
-            raise UserError(f"{shown} is each task's own in a run of several: say {ways}")
+            raise UserError(f"{shown} is set per task in a run of several: use {ways}")
         task = owner or names[0]
         if task not in names:
             continue

@@ -18,5 +18,6 @@ def check_name(repo: str) -> None:
     """Refuse a name that the Hub would not take."""
     if not is_hub_name(repo):
         raise UserError(
-            f"{repo!r} is no name on the Hub: it must be USER/NAME, of letters, digits, - _ ."
+            f"{repo!r} is not a valid name on the Hub: it must be USER/NAME, of letters, digits,"
+            " - _ ."
         )

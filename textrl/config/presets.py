@@ -165,9 +165,7 @@ def merge(
         elif len(names) == 1:
             merge_own(base.own, names[0], {key: value}, where)
         elif any(option_anywhere(key, name) for name in names):
-            raise UserError(
-                f"{where}: {key} is each task's own: move it into a section of that task's name"
-            )
+            raise UserError(f"{where}: {key} is set per task: move it into the section of a task")
         elif owners := whose(str(key)):
             raise UserError(f"{where}: {key} is for {owners}, which is not in this run")
         else:
@@ -183,7 +181,7 @@ def merge_own(
     for key, value in values.items():
         option = option_anywhere(key, task)
         if option is None and key in SHARED:
-            raise UserError(f"{where}: {key} is of all tasks: move it out of here")
+            raise UserError(f"{where}: {key} applies to all tasks: move it out of this section")
         if option is None and (owners := whose(str(key))):
             raise UserError(f"{where}: {key} is for {owners}, not for {task}")
         if option is None:
@@ -214,8 +212,8 @@ def task_names(task: str) -> list[str]:
         for name in names:
             if find(TASKS, name).is_learned_alone:
                 raise UserError(
-                    f"--task {task}: {name} has the tokens of its language model and is learned"
-                    " alone: leave it out"
+                    f"--task {task}: {name} uses the tokens of its language model and can"
+                    " only be trained alone: leave it out"
                 )
     return names
 

@@ -461,9 +461,8 @@ class TrainConfig:
     evaluate_every: int = option(1000, "steps between evaluations", section=OUTPUT, minimum=1)
     select: Literal["auto", "play", "offline", "likelihood"] = option(
         "auto",
-        "what decides which model is kept in best/: play, the return estimated"
-        " offline, or the likelihood of the data; auto is play, or likelihood if"
-        " nothing can be played",
+        "what decides which model is kept in best/: play, the return estimated offline, or the"
+        " likelihood of the data; auto is play if there is something to play, else likelihood",
         section=OUTPUT,
     )
     final_evaluation: bool = option(

@@ -67,7 +67,10 @@ def collect(
             _write_chunks(make_episodes, shards, missing, chunks, workers)
         except BaseException:
             if any(shards.glob("*.arrow")):
-                print(f"what is finished stays in {shards}: the same call goes on", file=sys.stderr)
+                print(
+                    f"finished parts are kept in {shards}: the same command continues",
+                    file=sys.stderr,
+                )
             raise
         return join_shards([_shard(shards, n) for n in range(chunks)], folder, notes)
 

@@ -44,8 +44,8 @@ def fetch(name: str, kind: Kind, patterns: Sequence[str], revision: str | None =
     if Path(name).exists():
         return Path(name)
     if not is_hub_name(name):
-        raise UserError(f"{name!r} does not exist here and is no Hub id (USER/NAME) either")
-    with told(f"{name!r} does not exist here and cannot be had from the Hub"):
+        raise UserError(f"{name!r} does not exist here, and is not a Hub id (USER/NAME) either")
+    with told(f"{name!r} does not exist here, and cannot be loaded from the Hub"):
         hub_client()
         return Path(
             snapshot_download(

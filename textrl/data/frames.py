@@ -50,7 +50,7 @@ def _open_image(image: bytes, shape: tuple[int, ...]) -> Pixels:
         with Image.open(io.BytesIO(image)) as opened:
             pixels = np.asarray(opened.convert("L"))
     except (OSError, SyntaxError, ValueError) as error:  # what Pillow says of a damaged file
-        raise UserError(f"a frame of the dataset is no image: {first_line(error)}") from error
+        raise UserError(f"a frame of the dataset is not an image: {first_line(error)}") from error
     if pixels.shape != shape:
         raise UserError(f"a frame of the dataset has the shape {pixels.shape}, not {shape}")
     return pixels

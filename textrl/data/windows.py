@@ -111,7 +111,7 @@ class WindowBatches:
                 reach = min(self._window, cuts.actions)
                 if (cuts.starts[:-reach] == cuts.stops[:-reach]).any():
                     raise UserError(
-                        f"row {start + row} has an action after which nothing was seen, where no"
+                        f"row {start + row} has an action without an observation after it, where no"
                         " window can begin: read whole episodes with --window 0"
                     )
                 longest = length[cuts.stops[reach:]] - length[cuts.starts[:-reach]]

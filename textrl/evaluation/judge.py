@@ -113,7 +113,7 @@ def in_words(difference: Estimate) -> str:
     if low > 0 or high < 0:
         word = "better" if difference.mean > 0 else "worse"
         return f"{word} by {abs(difference.mean):.3f} {interval}"
-    return f"not told apart: {difference.mean:+.3f} {interval}"
+    return f"no clear difference: {difference.mean:+.3f} {interval}"
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,9 @@ class Watch:
         if self._run.select == "likelihood":
             said = evaluator.likelihood(model)
             if said is None:
-                raise UserError("--select likelihood needs a policy, which this algorithm has not")
+                raise UserError(
+                    "--select likelihood needs a policy, which this algorithm does not have"
+                )
             return {"log_likelihood": said}
         decoding = Decoding.of(model, sample=True, candidates=1)  # of others nothing can be said
         found = evaluator.estimate(Candidate(name, model, decoding))

@@ -52,7 +52,7 @@ class Verdict:
             return f"cannot be said: {' and '.join(far)} {verb} too far from the data; {told}"
         if low > 0 or high < 0:
             return f"{'better' if difference.mean > 0 else 'worse'} by an estimated {told}"
-        return f"not told apart: {told}"
+        return f"no clear difference: {told}"
 
     def pairs(self) -> list[tuple[str, str]]:
         """The agent against everybody else."""

@@ -223,7 +223,7 @@ def lm_shape(members: Members, run: TrainConfig, lm: PreTrainedModel) -> dict[st
     rows, width = output_weight(lm).shape
     if members.language.first_action or len(members.language.actions) != rows:
         raise UserError(
-            f"{members.name} has tokens of its own, which {run.backbone!r} does not speak:"
+            f"{members.name} has tokens of its own, which {run.backbone!r} does not have:"
             f" choose --backbone {' or '.join(NEW_BACKBONES)}"
         )
     context = max(member.context for member in run.members.values())

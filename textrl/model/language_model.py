@@ -117,7 +117,7 @@ def base_lm(config: TextRLConfig, place: str | None) -> PreTrainedModel:
         lm = load_lm(name, None if place else config.base_revision, keep_dtype=True)
     except UserError as error:
         raise UserError(
-            f"the adapter's language model cannot be had: {error}; tell where it is with base"
+            f"the adapter's language model is not available: {error}; say where it is with base"
         ) from error
     if digest_of(lm) != config.base_digest:
         raise UserError(f"{name!r} is not the language model that the adapter was trained on")

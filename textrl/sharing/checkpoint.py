@@ -54,7 +54,7 @@ def checkpoint_folder(name: str) -> Path:
     """The folder of a checkpoint; one on the Hub is downloaded first, all of one commit."""
     folder = fetch(name, "model", LOADED_FILES)
     if not (folder / "config.json").is_file():
-        raise UserError(f"{name!r} is no checkpoint: it has no config.json")
+        raise UserError(f"{name!r} is not a checkpoint: it has no config.json")
     for path in (path for pattern in LOADED_FILES for path in folder.glob(pattern)):
         if path.name != WEIGHTS_FILE and path.stat().st_size > LARGEST_TEXT:
             raise UserError(f"{path} is damaged: it has more than {LARGEST_TEXT:,} bytes")
@@ -90,7 +90,9 @@ def load_checkpoint(name: str, base: str | None = None) -> tuple[TextRLModel, Me
     model = load_model(name, base)
     members = Members.of_saved(task, settings, folder)
     if (fault := mismatch(model.config, members)) is not None:
-        raise UserError(f"the weights in {name!r} are another task's than its {TASK_FILE}: {fault}")
+        raise UserError(
+            f"the weights in {name!r} belong to another task than its {TASK_FILE}: {fault}"
+        )
     return model, members
 
 

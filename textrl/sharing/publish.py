@@ -137,4 +137,4 @@ def going_on(folder: Path, repo: str) -> Iterator[None]:
 def how_to_go_on(folder: Path, repo: str) -> str:
     """What to tell a user whose push failed."""
     command = f"textrl push {shlex.quote(str(folder))} {repo}"
-    return f"all is safe in {folder}, and `{command}` goes on where this stopped"
+    return f"everything is saved in {folder}, and `{command}` continues where this stopped"

@@ -87,7 +87,8 @@ def train(run: TrainConfig) -> Path:
         except KeyboardInterrupt:
             if accelerator.is_main_process and (output / WEIGHTS_FILE).is_file():
                 print(
-                    f"\nsaved in {output}: the same command with --resume goes on", file=sys.stderr
+                    f"\nsaved in {output}: the same command with --resume continues",
+                    file=sys.stderr,
                 )
             raise
     accelerator.print(
@@ -215,7 +216,7 @@ def publish_on_the_way(
         try:
             push_checkpoint(output, run.push_to_hub, members, model.config.steps)
         except UserError as error:
-            tqdm.write(f"warning: {error}; training goes on", file=sys.stderr)
+            tqdm.write(f"warning: {error}; training continues", file=sys.stderr)
 
 
 def refuse_taken(output: Path, resume: bool) -> None:
@@ -224,7 +225,7 @@ def refuse_taken(output: Path, resume: bool) -> None:
         raise UserError(f"the output folder {str(output)!r} is a file: choose another --output")
     is_run = (output / CONFIG_FILE).is_file()
     if output.is_dir() and any(output.iterdir()) and not (resume and is_run):
-        remedy = "--resume goes on with its run, or" if is_run else "empty it or"
+        remedy = "--resume continues its run, or" if is_run else "empty it or"
         raise UserError(f"{str(output)!r} is not empty: {remedy} choose another --output")
 
 

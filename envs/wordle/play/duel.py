@@ -200,7 +200,7 @@ def models_guess(duel: Duel, guess: Guess) -> Duel:
 def your_colours(duel: Duel, pattern: int) -> Duel:
     """The person colours what the model said. Colours that leave no word make the game stuck."""
     if duel.said is None:
-        raise UserError("there is no guess that waits for colours")
+        raise UserError("no guess is waiting for colours")
     if not 0 <= pattern < PATTERNS:
         raise UserError(f"a pattern is a number from 0 to {PATTERNS - 1}, not {pattern}")
     return replace(duel, models=_with_row(duel, duel.models, duel.said, pattern), said=None)

@@ -50,7 +50,7 @@ def check_terminal() -> None:
     """Refuse where there is no terminal to play in, before anything is loaded."""
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
     if not is_terminal or find_spec("termios") is None:
-        raise UserError("this is no terminal that the game can be played in: try --web")
+        raise UserError("the game cannot be played in this terminal: try --web")
 
 
 def play_here(opponent: Opponent, seed: int | None) -> None:

@@ -217,7 +217,7 @@ def test_wrong_use_is_refused(corridor: Layout) -> None:
     for actions in ([0, 5], [0, -1], [0], [0, 0, 0]):
         with pytest.raises(ValueError, match=r"2 numbers 0\.\.4"):
             env.step(np.array(actions))
-    with pytest.raises(UserError, match=r"slip 1\.5 is no probability"):
+    with pytest.raises(UserError, match=r"slip 1\.5 is not a probability"):
         SwitchGridEnv(corridor, slip=1.5)
     with pytest.raises(UserError, match="horizon 0 leaves no step"):
         SwitchGridEnv(corridor, horizon=0)

@@ -65,7 +65,7 @@ def test_the_format_alone(run: Run, mixed: Path) -> None:
     assert "rewards: 4 turns earned one, and a turn from -3 to 1" in out
     assert "tokens" not in out
     assert err.splitlines()[-1] == (
-        f"error: 3 rows of {str(mixed)!r} are bad: mend them, or leave them out with"
+        f"error: 3 rows of {str(mixed)!r} are bad: fix them, or leave them out with"
         " --on-bad-rows skip"
     )
 

@@ -106,7 +106,7 @@ def test_episodes_of_other_weights_are_of_another_origin(actor: Actor, tmp_path:
 
 
 def test_a_run_is_no_checkpoint_but_has_some(checkpoint: Path) -> None:
-    with pytest.raises(UserError, match=r"no A2C checkpoint.*: choose .*step-00001200"):
+    with pytest.raises(UserError, match=r"not an A2C checkpoint.*: choose .*step-00001200"):
         load_actor(checkpoint.parent)
     with pytest.raises(UserError, match=r"train_a2c\.py makes them"):
         load_actor(checkpoint / "nowhere")
@@ -178,7 +178,7 @@ def test_collecting_tells_how_good_the_policy_was(
     with pytest.raises(UserError, match="choose --task vizdoom"):
         run(monkeypatch, collect.main, "--task", "wordle", "--a2c", checkpoint, "--output", "x")
     arguments[3] = tmp_path / "none"
-    with pytest.raises(UserError, match="no A2C checkpoint"):
+    with pytest.raises(UserError, match="not an A2C checkpoint"):
         run(monkeypatch, collect.main, *arguments, "--output", tmp_path / "more")
     assert not (tmp_path / "more").exists()
 

@@ -192,9 +192,9 @@ def test_returned_boards_are_not_changed_later() -> None:
 
 
 def test_wrong_use_is_refused(env: WordleEnv) -> None:
-    with pytest.raises(UserError, match=r"'moost' is no answer .* did you mean 'moist'"):
+    with pytest.raises(UserError, match=r"'moost' is not an answer .* did you mean 'moist'"):
         env.reset(options={"answer": "moost"})
-    with pytest.raises(UserError, match="'trace' is no answer"):
+    with pytest.raises(UserError, match="'trace' is not an answer"):
         env.reset(options={"answer": "trace"})
     with pytest.raises(ValueError, match="8"):
         env.reset(options={"answer": 8})
