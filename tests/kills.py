@@ -15,9 +15,12 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import psutil  # comes with accelerate
 
 from tests.hub_server import HubServer
 
@@ -35,13 +38,29 @@ import textrl.envs.gridworld.task
 import textrl.sharing.publish
 import textrl.training.run  # noqa: F401 (the recipes import it late, and each child would anew)
 from textrl.errors import run_recipe
-from textrl.recipes import collect, push, train
+from textrl.recipes import collect, push, reproduce, train
+from textrl.recipes.reproducing.studies import STUDIES, Play, Study, Table
 
 TINY = "--layers 1 --width 16 --attention-heads 2 --batch-size 8 --evaluate-every 10"
 TINY += " --evaluate-episodes 4 --log-every 1"
 RUN = f"--task gridworld --data data {TINY} --resume"
 CLOCKED = ("seconds", "tokens_per_second", "waiting_for_data")
+CLOCKED += ("made", "seconds_of_training", "seconds_per_run")
 MOST_SECONDS = 600
+# In place of the real one, whose runs take minutes: as they are, after a summary, in two stages.
+METHODS = {"cql": "", "exact-metric": "", "hindsight": "--represent hindsight --represent-steps 20"}
+STUDIES["tmaze"] = Study(
+    name="tmaze",
+    task="tmaze",
+    title="Return against how long a cue must be carried",
+    axis="corridor",
+    flags=f"{TINY} --max-steps 40 --save-every 10 --no-final-evaluation",
+    size_flag="--corridor",
+    episodes=40,
+    tables=(Table("methods", METHODS, {"gpt2": ""}, (3,)),),
+    play=Play(10),
+    seeds=1,
+)
 
 
 @dataclass(frozen=True)
@@ -79,14 +98,29 @@ def of_run(folder: Path) -> dict[str, str]:
     """Weights, what the optimizers remember, and metrics but for the clock."""
     files = [folder / "model.safetensors", *sorted(folder.glob("state/*/*.safetensors"))]
     found = {str(path.relative_to(folder)): digest(path) for path in files}
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    kept = [{k: v for k, v in line.items() if k not in CLOCKED} for line in lines]
-    return {**found, "metrics": json.dumps(kept)}
+    return {**found, "metrics": rows_of(folder / "metrics.jsonl")}
+
+
+def rows_of(path: Path) -> str:
+    """The lines of a JSONL file, but for the clock."""
+    lines = [timeless(json.loads(line)) for line in path.read_text().splitlines()]
+    return json.dumps(lines)
+
+
+def timeless(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if name not in CLOCKED}
 
 
 def of_games() -> dict[str, str]:
     rows = load_from_disk("games")
     return {"rows": hashlib.sha256(json.dumps(rows.to_list()).encode()).hexdigest()}
+
+
+def of_study() -> dict[str, str]:
+    """The record, and the table made of it."""
+    table = json.loads(Path("results/tmaze.json").read_text())
+    record = rows_of(Path("results/runs/tmaze.jsonl"))
+    return {"record": record, "table": json.dumps(timeless(table))}
 
 
 def of_hub() -> dict[str, str]:
@@ -112,6 +146,9 @@ WORK = {
     ),
     "collect": Work(again, of_games, 10),
     "push": Work(recipe(push, "agent mine/agent --no-evaluate"), of_hub, 7),
+    "reproduce": Work(
+        recipe(reproduce, "--only tmaze --jobs 1 --output results --runs runs"), of_study, 5
+    ),
 }
 
 
@@ -144,6 +181,21 @@ def wait(pid: int, seconds: float) -> int | None:
             return status
         time.sleep(0.002)
     return None
+
+
+def wait_for_workers(group: int) -> None:
+    """Those of a killed process have to end after it, by themselves."""
+    until = time.monotonic() + MOST_SECONDS
+    while alive := [each.pid for each in psutil.process_iter() if is_in(group, each)]:
+        assert time.monotonic() < until, f"processes {alive} outlive their parent"
+        time.sleep(0.1)
+
+
+def is_in(group: int, process: psutil.Process) -> bool:
+    try:
+        return os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE
+    except (ProcessLookupError, psutil.NoSuchProcess):
+        return False
 
 
 def finish(work: Work, folder: Path, log: Path) -> dict[str, str]:
@@ -231,11 +283,10 @@ def kill_all(name: str, count: int, base: Path, draw: random.Random) -> None:
             os.killpg(pid, signal.SIGKILL) if draw.random() < 0.5 else os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             done += 1
-            if name != "collect":
-                look(folder)
+            wait_for_workers(pid)
+            look(folder)
             if done == count:
                 break
-        time.sleep(0.5 if name == "collect" else 0)  # workers end after their parent
         found = finish(work, folder, base / "log")
         look(folder)
         assert found == expected, f"{name}: {differing(found, expected)} differ"

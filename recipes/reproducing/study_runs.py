@@ -17,7 +17,7 @@ from filelock import FileLock
 from textrl.acting.decoding import Decoding
 from textrl.config.command_line import parse_config
 from textrl.config.train import TrainConfig
-from textrl.data.collect import collect
+from textrl.data.collect import collect, end_with_parent
 from textrl.data.episode import Episode
 from textrl.data.progress import progress_bar
 from textrl.envs.gridworld.behaviour import CHUNK_EPISODES, chunk_sizes, walk_chunk
@@ -38,7 +38,7 @@ from textrl.training.run import train
 def train_runs(runs: Sequence[StudyRun], jobs: int, record: Path) -> None:
     """Train the runs, several at once, in this order; each is in the record when it is done."""
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, context) as pool:
+    with ProcessPoolExecutor(jobs, context, end_with_parent) as pool:
         try:
             done = pool.map(partial(train_one, record=record), runs)
             for _ in progress_bar(iterable=done, total=len(runs), unit="run"):
@@ -74,7 +74,9 @@ def judge_trained(run: StudyRun) -> dict[str, Any]:
         if not summary.is_dir():
             # Its own schedule: --max-steps comes last.
             config = parse_config([*flags, "--max-steps", str(SUMMARY_STEPS)], "", "")
-            give_summary(run.summary, config, SUMMARY_STEPS, summary)
+            unfinished = run.folder / "summary.partial"  # what a killed run has left is replaced
+            give_summary(run.summary, config, SUMMARY_STEPS, unfinished)
+            unfinished.rename(summary)
         flags += ["--represent", str(summary)]
     output = run.folder / "run"
     began = time.perf_counter()

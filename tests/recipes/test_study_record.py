@@ -3,16 +3,23 @@
 import json
 import multiprocessing
 import shutil
+import sys
+import time
 from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
+from textrl.config.train import TrainConfig
 from textrl.errors import UserError
 from textrl.recipes.reproducing import reproduce as recipe
+from textrl.recipes.reproducing import study_runs
 from textrl.recipes.reproducing.studies import STUDIES, Play, Study, StudyRun, Table, plan_study
 from textrl.recipes.reproducing.study_record import add, finished, read, record_of
-from textrl.recipes.reproducing.study_runs import train_one
+from textrl.recipes.reproducing.study_runs import train_one, train_runs
 
 TINY = Study(
     name="tmaze",
@@ -118,6 +125,53 @@ def test_a_study_goes_on_from_the_record_alone(
     result = read(record_of("tmaze", there / "results"))["methods/gpt2/cql-3-seed100"]
     assert [*result["curve"]] == ["1", "2"] and 0 <= result["mean"] <= 1
     assert (there / "results" / "tmaze.png").is_file()
+
+
+def test_half_a_summary_is_not_taken_for_a_whole_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (run,) = plan_study(TINY, 1, tmp_path / "runs", ["exact-metric"])
+    monkeypatch.setattr(study_runs, "SUMMARY_STEPS", 2)
+    give = study_runs.give_summary
+
+    def give_half(name: str, run: TrainConfig, steps: int, folder: Path) -> None:
+        folder.mkdir()
+        (folder / "config.json").write_text("{")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(study_runs, "give_summary", give_half)
+    with pytest.raises(KeyboardInterrupt):
+        train_one(run, tmp_path / "record.jsonl")
+    monkeypatch.setattr(study_runs, "give_summary", give)
+    train_one(run, tmp_path / "record.jsonl")
+    assert [*read(tmp_path / "record.jsonl")] == [run.name]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a process that is forked can be given a plan")
+def test_workers_end_with_a_study_that_is_killed(tmp_path: Path) -> None:
+    (run,) = plan_study(TINY, 1, tmp_path / "runs", ["cql"])
+    long = replace(run, flags=(*run.flags, "--max-steps", "1000000"))
+    study = multiprocessing.get_context("fork").Process(
+        target=train_runs, args=([long], 1, tmp_path / "record.jsonl")
+    )
+    study.start()
+    wait_for(lambda: (run.folder / "run" / "metrics.jsonl").exists())
+    workers = psutil.Process(study.pid).children()
+    assert workers
+    study.kill()
+    study.join()
+    wait_for(lambda: not any(is_alive(worker) for worker in workers))
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(0.02)
+
+
+def is_alive(process: psutil.Process) -> bool:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
 def test_the_records_that_are_tracked_are_of_todays_plans() -> None:

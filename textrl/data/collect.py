@@ -186,17 +186,24 @@ def _start_worker(numbers: Any, start: Callable[..., None] | None, job: tuple[An
     with numbers.get_lock():
         _number = numbers.value
         numbers.value += 1
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     if start is not None:
         start(*job)
 
 
-def _end_with_parent() -> None:
-    """A pool's worker would wait for ever for a parent that was killed."""
+def end_with_parent() -> None:
+    """From now on, end this worker once its parent is gone.
+
+    A pool's worker would go on, and then wait for ever, for a parent that was killed.
+    """
     parent = multiprocessing.parent_process()
     if parent is not None:
-        multiprocessing.connection.wait([parent.sentinel])
-        os._exit(1)
+        threading.Thread(target=_wait_for, args=(parent.sentinel,), daemon=True).start()
+
+
+def _wait_for(sentinel: int) -> None:
+    multiprocessing.connection.wait([sentinel])
+    os._exit(1)
 
 
 def cached_dataset(name: str, make: Callable[[Path], Dataset]) -> Dataset:
