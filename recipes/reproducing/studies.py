@@ -137,9 +137,10 @@ MAZE = {
     "returns-far": "--value return --discount 0.999",
     "sees-actions": "--no-hide-actions",
     "one-step-advantages": "--advantage-steps 1",
-    "shifted-frames": "--shift-frames 4",
-    "window-8": "--window 8 --batch-size 64",
-    "window-64": "--window 64 --context 130 --batch-size 8",
+    "still-frames": "--shift-frames 0",
+    "window-32": "--window 32 --batch-size 24",
+    "window-64": "--window 64 --batch-size 12",
+    "window-256": "--window 256 --context 514 --batch-size 3",
 }
 """The quick preset, and one change to it each; as many decisions in every step."""
 FROZEN = "--represent hindsight --represent-steps 500"

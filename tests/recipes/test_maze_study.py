@@ -39,12 +39,13 @@ def test_methods_differ_from_the_preset_in_what_they_are_named_for(tmp_path: Pat
         "returns-far": {"value": "return", "discount": 0.999},
         "sees-actions": {"hide_actions": False},
         "one-step-advantages": {"advantage_steps": 1},
-        "shifted-frames": {"shift_frames": 4},
-        "window-8": {"window": 8, "batch_size": 64},
-        "window-64": {"window": 64, "context": 130, "batch_size": 8},
+        "still-frames": {"shift_frames": 0},
+        "window-32": {"window": 32, "batch_size": 24},
+        "window-64": {"window": 64, "batch_size": 12},
+        "window-256": {"window": 256, "context": 514, "batch_size": 3},
     }
     sizes = {(each["window"], each["batch_size"]) for each in map(settings_of, runs)}
-    assert {window * batch for window, batch in sizes} == {32 * 16}
+    assert {window * batch for window, batch in sizes} == {128 * 6}
 
 
 def test_all_seeds_of_a_size_learn_from_the_same_data(tmp_path: Path) -> None:
