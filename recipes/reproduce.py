@@ -55,6 +55,9 @@ def main() -> None:
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="runs at once"
     )
+    parser.add_argument(
+        "--threads", type=int, metavar="N", help="of each run (default: the cores there are for it)"
+    )
     parser.add_argument("--plan", action="store_true", help="show what is left to do, and stop")
     parser.add_argument(
         "--finished", action="store_true", help="train nothing: compare the runs that are done"
@@ -68,7 +71,7 @@ def main() -> None:
 
 def refuse_mistakes(options: argparse.Namespace) -> None:
     """What does not go together, before anything is trained."""
-    for name in ("seeds", "jobs"):
+    for name in ("seeds", "jobs", "threads"):
         if (getattr(options, name) or 1) < 1:
             raise UserError(f"--{name} must be at least 1, not {getattr(options, name)}")
     if options.only == COMBINED and options.scale == "paper":
