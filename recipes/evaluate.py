@@ -1,6 +1,7 @@
 """Judge a checkpoint: load -> play -> compare -> report."""
 
 import argparse
+import math
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from textrl.config.parser import make_parser
 from textrl.config.registry import TASKS, follow
 from textrl.errors import UserError, run_recipe
 
+OF_ONE_TASK = ("beta", "betas", "candidates", "temperature", "against", "data", "offline")
 EXAMPLE = "textrl evaluate runs/wordle --beta 8 --json evaluation.json"
 
 
@@ -37,6 +39,13 @@ def main() -> None:
         metavar="N",
         help="whole actions compared before one is chosen; 1: token by token (default: as trained)",
     )
+    parser.add_argument(
+        "--temperature",
+        type=float,
+        metavar="X",
+        help="temperature of sampling: below 1, likely actions become likelier (default: as"
+        " trained)",
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of all random numbers")
     parser.add_argument(
         "--against",
@@ -58,6 +67,8 @@ def main() -> None:
         if value is not None and value < 1:
             shown = name.replace("_", "-")
             raise UserError(f"--{shown} must be at least 1, not {value}")
+    if options.temperature is not None and not 0 < options.temperature < math.inf:
+        raise UserError(f"--temperature must be above 0, not {options.temperature:g}")
     report = judged(options)
     if options.json:
         from textrl.evaluation.report import write_json
@@ -104,13 +115,14 @@ def judged(options: argparse.Namespace) -> dict[str, Any]:
     transformers.utils.logging.disable_progress_bar()
     name = follow(TASKS, options.task).name if options.task else None
     model, members = load_checkpoint(options.checkpoint, options.base)
-    how = How(options.episodes, options.beta, options.seed, options.candidates)
+    chosen = options.candidates, options.temperature
+    how = How(options.episodes, options.beta, options.seed, *chosen)
     common = {
         "checkpoint": options.checkpoint,
         "weights": weights_digest(checkpoint_folder(options.checkpoint)),
     }
     if name is None and len(members.tasks) > 1:
-        for each in ("beta", "betas", "candidates", "against", "data", "offline"):
+        for each in OF_ONE_TASK:
             if getattr(options, each) is not None:
                 raise UserError(f"--{each} is about one task: say which with --task")
         judgement = judge_run(members, model, how)
@@ -183,7 +195,7 @@ def offline_verdict(
     settings = fetch(options.checkpoint, "model", [CONFIG_FILE]) / CONFIG_FILE
     member = load_config(settings).members.get(task.name) if settings.is_file() else None
     logs = logs_of(task, member, options.fit_episodes, options.episodes)
-    decoding = Decoding.of(model, True, options.beta, options.candidates)
+    decoding = Decoding.of(model, True, options.beta, options.candidates, options.temperature)
     rivals = {options.against: other} if other is not None else {}
     doubts = [each.removeprefix("warning: ") for each in doubts if "constant" in each]
     betas = read_betas(options.betas) if options.betas else []

@@ -57,6 +57,12 @@ def main() -> None:
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="runs at once"
     )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        metavar="N",
+        help="threads of each run (default: its share of the cores)",
+    )
     parser.add_argument("--plan", action="store_true", help="show what is left to run, and stop")
     parser.add_argument(
         "--finished", action="store_true", help="train nothing: compare the runs that are done"
@@ -70,7 +76,7 @@ def main() -> None:
 
 def refuse_mistakes(options: argparse.Namespace) -> None:
     """What does not go together, before anything is trained."""
-    for name in ("seeds", "jobs"):
+    for name in ("seeds", "jobs", "threads"):
         if (getattr(options, name) or 1) < 1:
             raise UserError(f"--{name} must be at least 1, not {getattr(options, name)}")
     if options.only == COMBINED and options.scale == "paper":

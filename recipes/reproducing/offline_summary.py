@@ -5,6 +5,8 @@ from typing import Any
 
 from textrl.recipes.reproducing.experiments import OPE
 
+Part = str | list[list[str]]
+
 
 def estimates_rows(results: Mapping[str, Any]) -> list[list[str]]:
     """Header and rows: each task with each estimator."""
@@ -45,34 +47,53 @@ def estimates_introduction(results: Mapping[str, Any]) -> str:
     )
 
 
-def people_section(name: str, results: Mapping[str, Any]) -> tuple[str, list[list[str]]]:
-    """How a study of people's conversations was made, and its table."""
+def people_parts(name: str, results: Mapping[str, Any]) -> list[Part]:
+    """A study of people's conversations: how it was made, what values foresee, what is estimated.
+
+    A part is a text or a table, header first.
+    """
     ranks = results["rank_correlation_after_turns"]
-    seeds, first = len(results["seeds"]), results["seeds"][0]
-    constant, q_error = results["error_of_a_constant"]["mean"], results["q_error"]["mean"]
+    seeds, first = results["seeds"], results["seeds"][0]
     took = ", ".join(f"{who} {each:.0f}" for who, each in results["minutes_per_run"].items())
-    verdicts = [
-        f"- {pair}, seed {number}: {each['verdict']}"
-        for number, seed in enumerate(results["seeds"])
-        for pair, each in seed["offline"]["differences"].items()
-    ]
     told = (
         f"## {name} (conversations of people, not in the paper)\n\n"
-        f"`textrl reproduce --only {name} --seeds {seeds}` made these on {results['made']}; minutes"
-        f" of one run: {took}. Held out: {first['offline']['groups']} groups. Root mean square"
-        f" error of Q {q_error:.3f}, of a constant {constant:.3f}. Spearman's correlation of"
-        " held-out returns with V before the next turn, and with a regression on the system"
+        f"`textrl reproduce --only {name} --seeds {len(seeds)}` made these on {results['made']};"
+        f" minutes of one run: {took}. Held out: {first['offline']['groups']} groups. Root mean"
+        f" square error on held-out tokens of Q {shown(results['q_error'], 3)}, of V"
+        f" {shown(results['v_error'], 3)}, of the training tokens' mean"
+        f" {results['error_of_the_training_mean']:.3f}, of the held-out tokens' own mean, which"
+        f" nobody knows before, {results['error_of_the_held_out_mean']:.3f}. Spearman's correlation"
+        " of held-out returns with V before the next turn, and with a regression on the system"
         " message and the number of turns in all:"
     )
-    rows = [["after turns", "V", "regression"]]
-    rows += [[k, *(shown(ranks[who][k]) for who in ("v", "regression"))] for k in ranks["v"]]
-    return told + "\n\nVerdicts:\n\n" + "\n".join(verdicts), rows
+    foreseen = [["after turns", "V", "regression"]]
+    foreseen += [[k, *(shown(ranks[who][k]) for who in ("v", "regression"))] for k in ranks["v"]]
+    estimated = [["estimated return", *(f"seed {number}" for number in range(len(seeds)))]]
+    estimated.append(
+        ["the data, as logged", *(interval(each["offline"]["data"]) for each in seeds)]
+    )
+    for policy in first["offline"]["policies"]:
+        cells = [each["offline"]["policies"][policy] for each in seeds]
+        estimated.append([policy, *(interval(each["doubly_robust"]) for each in cells)])
+    verdicts = [
+        f"- {pair}, seed {number}: {each['verdict']}"
+        for number, seed in enumerate(seeds)
+        for pair, each in seed["offline"]["differences"].items()
+    ]
+    means = "Doubly robust estimates with 95 % intervals over held-out groups:"
+    return [told, foreseen, means, estimated, "Verdicts:\n\n" + "\n".join(verdicts)]
 
 
-def shown(cell: Mapping[str, Any]) -> str:
-    """A correlation, with its interval where there are seeds to tell."""
+def interval(cell: Mapping[str, Any]) -> str:
+    """An estimate with its interval."""
+    low, high = cell["interval_95"]
+    return f"{cell['mean']:.2f} ({low:.2f} to {high:.2f})"
+
+
+def shown(cell: Mapping[str, Any], digits: int = 2) -> str:
+    """A figure over seeds, with its interval where there are several."""
     if cell["mean"] is None:
         return ""
     if cell["seeds"] == 1 or cell["low"] is None:
-        return f"{cell['mean']:.2f}"
-    return f"{cell['mean']:.2f} ({cell['low']:.2f} to {cell['high']:.2f})"
+        return f"{cell['mean']:.{digits}f}"
+    return f"{cell['mean']:.{digits}f} ({cell['low']:.{digits}f} to {cell['high']:.{digits}f})"

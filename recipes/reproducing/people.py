@@ -1,7 +1,9 @@
 """Agents from what people said to each other: what values foresee, what agents would earn."""
 
+import json
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,15 +17,16 @@ from textrl.data.conversation import AGENT, Conversation
 from textrl.envs.text.task import TextTask
 from textrl.errors import UserError
 from textrl.evaluation.behaviour import said_of
-from textrl.evaluation.offline import FULL_EVALUATION, judge_offline
+from textrl.evaluation.offline import FULL_EVALUATION, judge_offline, small_batches
 from textrl.evaluation.report import over_seeds, write_json
 from textrl.evaluation.verdict import logs_of, reach_verdict
+from textrl.losses.ops import returns_to_go
 from textrl.model.build import lm_as_agent
 from textrl.model.network import TextRLModel
 from textrl.recipes.reproducing.experiments import PEOPLE, Run
 from textrl.recipes.reproducing.ope import spearman
 from textrl.recipes.reproducing.runs import is_done, machine, minutes_of, train_all
-from textrl.sharing.checkpoint import load_agent
+from textrl.sharing.checkpoint import load_agent, weights_digest
 
 TURNS = (1, 2, 3, 4, 5, 6)
 METHODS = ("bc", "ilql")
@@ -39,7 +42,9 @@ class Where:
     output: Path
 
 
-def study_people(name: str, where: Where, seeds: int, jobs: int, only_plan: bool) -> None:
+def study_people(
+    name: str, where: Where, seeds: int, jobs: int, only_plan: bool, threads: int | None = None
+) -> None:
     """Train what is missing on one dataset, judge it, and write results/NAME.json."""
     data = where.conversations / f"{name}.jsonl"
     if not data.is_file():
@@ -50,8 +55,8 @@ def study_people(name: str, where: Where, seeds: int, jobs: int, only_plan: bool
     if only_plan:
         return
     if left:
-        train_all(left, jobs)
-    found = [judged(runs, seed, where.backbone) for seed in range(seeds)]
+        train_all(left, jobs, threads)
+    found = [judged_once(name, runs, seed, where) for seed in range(seeds)]
     ranks = {
         who: {
             str(k): over_seeds([each["rank_correlation"][who][str(k)] for each in found])
@@ -60,11 +65,12 @@ def study_people(name: str, where: Where, seeds: int, jobs: int, only_plan: bool
         for who in ("v", "regression")
     }
     results = {
-        "flags": " ".join(runs[-1].flags),
+        "flags": shown_flags(runs[-1]),
         "rank_correlation_after_turns": ranks,
         "q_error": over_seeds([each["figures"]["q_error"] for each in found]),
         "v_error": over_seeds([each["figures"]["v_error"] for each in found]),
-        "error_of_a_constant": over_seeds([each["figures"]["return_spread"] for each in found]),
+        "error_of_the_held_out_mean": found[0]["figures"]["return_spread"],
+        "error_of_the_training_mean": found[0]["error_of_the_training_mean"],
         "minutes_per_run": {
             method: float(np.mean([minutes_of(run) for run in runs if run.method == method]))
             for method in METHODS
@@ -94,21 +100,54 @@ def plan_people(name: str, data: Path, where: Where, seeds: int) -> list[Run]:
     ]
 
 
-def judged(runs: Sequence[Run], seed: int, backbone: str) -> dict[str, Any]:
-    """What one seed's agents foresee and would earn."""
+def shown_flags(run: Run) -> str:
+    """The flags of a run without the places of this machine: files go by their names."""
+    return " ".join(Path(each).name if Path(each).is_absolute() else each for each in run.flags)
+
+
+def judged_once(name: str, runs: Sequence[Run], seed: int, where: Where) -> dict[str, Any]:
+    """What one seed's agents foresee and would earn; kept beside them, as it takes minutes."""
     folders = {run.method: str(run.folder) for run in runs if run.seed == seed}
+    weights = {method: weights_digest(Path(folder)) for method, folder in folders.items()}
+    file = where.runs / name / f"judged-seed{seed}.json"
+    kept: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
+    if kept.get("weights") != weights:
+        kept = {**judged(folders, seed, where.backbone), "weights": weights}
+        write_json(file, kept)
+    return kept
+
+
+def judged(folders: Mapping[str, str], seed: int, backbone: str) -> dict[str, Any]:
+    """What one seed's agents foresee and would earn."""
     agent, task = load_agent(folders["ilql"])
     imitator, _ = load_agent(folders["bc"])
     rivals = {"bc": imitator, "base LM": lm_as_agent(backbone, agent.config.context)}
-    verdict = reach_verdict(logs_of(task, None), agent, rivals, Decoding.of(agent, sample=True))
-    print(f"seed {seed}\n{verdict.describe()}")
     outlook = judge_offline(task, agent)
+    doubts = [each.removeprefix("warning: ") for each in outlook.warnings]
+    decoding = Decoding.of(agent, sample=True)
+    verdict = reach_verdict(logs_of(task, None), agent, rivals, decoding, doubts)
+    print(f"seed {seed}\n{verdict.describe()}", flush=True)
     return {
         "figures": outlook.figures,
         "warnings": outlook.warnings,
+        "error_of_the_training_mean": error_of_the_training_mean(task, outlook.figures),
         "offline": verdict.to_json(),
         "rank_correlation": rank_correlations(task, agent),
     }
+
+
+def error_of_the_training_mean(task: TextTask, figures: Mapping[str, float]) -> float:
+    """Root mean square error on the held-out tokens of the constant that training could know.
+
+    `return_spread` is that of the held-out tokens' own mean, which nobody knows before.
+    """
+    rows = task.learned(len(task.index))
+    found = [
+        returns_to_go(batch, task.discount)[batch.is_action]
+        for _, batch in small_batches(rows, task.language)
+    ]
+    off = float(torch.cat(found).double().mean()) - figures["mean_return_to_go"]
+    return math.hypot(figures["return_spread"], off)
 
 
 def rank_correlations(task: TextTask, model: TextRLModel) -> dict[str, dict[str, float]]:

@@ -70,7 +70,8 @@ def reproduce(options: argparse.Namespace) -> None:
             continue
         if name in PEOPLE:
             where = Where(Path(options.conversations), options.backbone, folder, output)
-            study_people(name, where, options.seeds or 3, options.jobs, options.plan)
+            seeds = options.seeds or 3
+            study_people(name, where, seeds, options.jobs, options.plan, options.threads)
             continue
         if name == OPE:
             calibrate(folder, output, options.plan, options.finished)
@@ -91,7 +92,7 @@ def reproduce(options: argparse.Namespace) -> None:
             if not runs:  # what earlier runs have left in results/ stays
                 continue
         elif left:
-            train_all(left, options.jobs)
+            train_all(left, options.jobs, options.threads)
         write_runs(runs)
         if experiment is None:
             results = compare_together(options.scale, runs)

@@ -32,9 +32,12 @@ SMOOTH = 100
 """Training steps over which a curve averages."""
 
 
-def train_all(runs: Sequence[Run], jobs: int) -> None:
-    """Train the runs, several at once; one that was interrupted goes on where it was."""
-    threads = max(1, (os.cpu_count() or 1) // jobs)
+def train_all(runs: Sequence[Run], jobs: int, threads: int | None = None) -> None:
+    """Train the runs, several at once; one that was interrupted goes on where it was.
+
+    threads: of each; None = what all of them together have cores for.
+    """
+    threads = threads or max(1, (os.cpu_count() or 1) // jobs)
 
     def train(run: Run) -> None:
         run.folder.parent.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from textrl.recipes.reproducing.experiments import EXPERIMENTS, OPE, PEOPLE, Exp
 from textrl.recipes.reproducing.offline_summary import (
     estimates_introduction,
     estimates_rows,
-    people_section,
+    people_parts,
 )
 from textrl.recipes.reproducing.studies import STUDIES, Study
 from textrl.recipes.reproducing.study_results import study_rows
@@ -54,8 +54,8 @@ def offline_parts(output: Path) -> list[str]:
         parts += [f"![{OPE}]({OPE}.png)"]
     for name in PEOPLE:
         if (output / f"{name}.json").is_file():
-            told, rows = people_section(name, json.loads((output / f"{name}.json").read_text()))
-            parts += [told, as_markdown(rows)]
+            found = people_parts(name, json.loads((output / f"{name}.json").read_text()))
+            parts += [part if isinstance(part, str) else as_markdown(part) for part in found]
     return parts
 
 

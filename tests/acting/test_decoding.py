@@ -162,6 +162,7 @@ def test_decoding_as_trained_unless_told(language: Language, make_model: MakeMod
     model = make_model(language, beta=3.0, candidates=5, plausible=0.2)
     assert Decoding.of(model, sample=True) == Decoding(3.0, True, 5, 0.2)
     assert Decoding.of(model, sample=False, beta=0.0, candidates=1) == Decoding(0.0, False, 1, 0.2)
+    assert Decoding.of(model, sample=True, temperature=0.5).temperature == 0.5
 
 
 def test_a_low_temperature_prefers_the_likelier(language: Language) -> None:

@@ -190,6 +190,23 @@ def test_runs_are_trained_once_and_the_visits_drawn(tmp_path: Path) -> None:
     assert "cql-seed0: mean return" in done.stdout
 
 
+def test_threads_of_runs_are_the_cores_there_are_for_them_unless_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+
+    def note(command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr("textrl.recipes.reproducing.runs.subprocess.run", note)
+    monkeypatch.setattr("textrl.recipes.reproducing.runs.os.cpu_count", lambda: 6)
+    run = Run("", "cql", 0, tmp_path / "run", ("--task", "gridworld"))
+    train_all([run], jobs=2)
+    train_all([run], jobs=2, threads=1)
+    assert [each[each.index("--threads") + 1] for each in commands] == ["3", "1"]
+
+
 def test_a_run_that_fails_is_named_with_its_log(tmp_path: Path) -> None:
     run = Run("gpt2", "cql", 0, tmp_path / "runs" / "bad", ("--task", "gridwrold"))
     with pytest.raises(UserError, match=r"bad failed, see .*bad\.log: .*did you mean 'gridworld'"):

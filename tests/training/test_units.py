@@ -48,7 +48,7 @@ def test_measured_from_the_data(talks: Path, tmp_path: Path) -> None:
     members = Members.of_run(run)
     batches, _ = members.batches(run)
     returns, tokens = [], []
-    for step in range(16):  # as many as are looked at
+    for step in range(64):  # as many as are looked at
         for batch in batches.step(step):
             returns += batch.rewards.sum(1).tolist()
             tokens += batch.is_action.sum(1).tolist()

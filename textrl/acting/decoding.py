@@ -41,6 +41,7 @@ class Decoding:
         sample: bool,
         beta: float | None = None,
         candidates: int | None = None,
+        temperature: float | None = None,
     ) -> "Decoding":
         """As the model was trained to act, unless told otherwise."""
         config = model.config
@@ -50,7 +51,7 @@ class Decoding:
             config.candidates if candidates is None else candidates,
             config.plausible,
             config.acts_by,
-            config.temperature,
+            config.temperature if temperature is None else temperature,
         )
 
     @property

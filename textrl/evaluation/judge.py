@@ -26,13 +26,14 @@ from textrl.tasks.task import AnyTask, LoggedTask, Task
 
 @dataclass(frozen=True)
 class How:
-    """How to judge. episodes: None = as many as a complete evaluation takes; beta, candidates: None
-    = as trained."""
+    """How to judge. episodes: None = as many as a complete evaluation takes; beta, candidates,
+    temperature: None = as trained."""
 
     episodes: int | None = None
     beta: float | None = None
     seed: int = 0
     candidates: int | None = None
+    temperature: float | None = None
 
 
 @singledispatch
@@ -44,7 +45,8 @@ def judge(task: AnyTask, model: TextRLModel, how: How = How()) -> Any:
 @judge.register
 def _(task: Task, model: TextRLModel, how: How = How()) -> Judgement:
     count = how.episodes or task.full_evaluation()
-    return judge_play(task, model, count, how.beta, how.seed, how.candidates)
+    chosen = how.beta, how.seed, how.candidates, how.temperature
+    return judge_play(task, model, count, *chosen)
 
 
 @judge.register

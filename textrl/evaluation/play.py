@@ -62,6 +62,7 @@ class Judgement:
         return {
             "beta": headline.decoding.beta,
             "candidates": headline.decoding.candidates,
+            "temperature": headline.decoding.temperature,
             "seed": self.seed,
             **headline.to_json(),
             "decoding": headline.decoding.name,
@@ -92,11 +93,15 @@ def play_both(
     beta: float | None,
     seed: int,
     candidates: int | None = None,
+    temperature: float | None = None,
 ) -> list[Result]:
-    """Results of greedy and of sampled play; beta, candidates: None = as trained."""
+    """Results of greedy and of sampled play; beta, candidates, temperature: None = as trained."""
+    greedy, sampled = (
+        Decoding.of(model, sample, beta, candidates, temperature) for sample in (False, True)
+    )
     return [
-        evaluate(task, model, Decoding.of(model, sample, beta, candidates), rounds * episodes, seed)
-        for sample, rounds in ((False, 1), (True, task.sampled_rounds))
+        evaluate(task, model, greedy, episodes, seed),
+        evaluate(task, model, sampled, task.sampled_rounds * episodes, seed),
     ]
 
 
@@ -107,13 +112,14 @@ def judge_play(
     beta: float | None = None,
     seed: int = 0,
     candidates: int | None = None,
+    temperature: float | None = None,
 ) -> Judgement:
     """Play both ways and look up what others score, in the task and in its variants."""
     began = time.perf_counter()
-    results = play_both(task, model, episodes, beta, seed, candidates)
+    results = play_both(task, model, episodes, beta, seed, candidates, temperature)
     seconds = time.perf_counter() - began
     variants = {
-        name: judge_play(variant, model, episodes, beta, seed, candidates)
+        name: judge_play(variant, model, episodes, beta, seed, candidates, temperature)
         for name, variant in task.variants().items()
     }
     return Judgement(results, task.references(seed), seconds, seed, variants)

@@ -143,7 +143,8 @@ def reach_verdict(
     candidates = [Candidate(AGENT, model, decoding)]
     heads = decoding.acts_by or model.config.heads
     if {"policy", "q"} <= {*heads}:
-        candidates.append(Candidate(IMITATION, model, Decoding(0.0, decoding.sample)))
+        imitation = Decoding(0.0, decoding.sample, temperature=decoding.temperature)
+        candidates.append(Candidate(IMITATION, model, imitation))
     candidates += [
         Candidate(f"{AGENT}, beta {beta:g}", model, replace(decoding, beta=beta)) for beta in betas
     ]

@@ -9,7 +9,7 @@ from textrl.model.config import TextRLConfig
 from textrl.model.layout import ValueUnits
 from textrl.tasks.members import Members
 
-EPISODES, STEPS = 512, 16  # that are looked at: so many episodes, in no more steps than that
+EPISODES, STEPS = 512, 64  # that are looked at: so many episodes, in no more steps than that
 
 
 def value_units(

@@ -7,17 +7,23 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from textrl.config.presets import configure
 from textrl.data.conversation import read_conversation
+from textrl.data.dataset import Rows
 from textrl.errors import UserError
 from textrl.evaluation.offline import FULL_EVALUATION
 from textrl.model.build import new_model
+from textrl.recipes.reproducing.experiments import Run
+from textrl.recipes.reproducing.offline_summary import people_parts
 from textrl.recipes.reproducing.ope import spearman, summed_up
 from textrl.recipes.reproducing.people import (
     Where,
+    error_of_the_training_mean,
     rank_correlations,
     regression,
+    shown_flags,
     study_people,
     turn_values,
 )
@@ -66,6 +72,61 @@ def test_values_before_each_turn(
         np.testing.assert_allclose(found, said.numpy(), atol=1e-5)
     found = rank_correlations(task, model)
     assert set(found) == {"v", "regression"} and np.isnan(found["v"]["6"])
+
+
+def test_a_constant_that_training_could_know(
+    talks: Callable[..., list[dict[str, Any]]],
+    write_lines: Callable[[list[dict[str, Any]]], Path],
+    gpt2: Path,
+) -> None:
+    settings = {"data": str(write_lines(talks(20))), "backbone": str(gpt2), "context": 128}
+    run = configure("text", algo="ilql", discount=1.0, held_out=0.5, **settings)
+    task = Members.of_run(run).one()[1]
+
+    def returns_of(rows: Rows) -> NDArray[np.float64]:
+        found = []
+        for start, end in zip(rows.offsets[:-1], rows.offsets[1:], strict=True):
+            following = np.cumsum(rows.reward[start:end][::-1].astype(np.float64))[::-1]
+            found.append(following[rows.is_action[start:end]])
+        return np.concatenate(found)
+
+    learned, held_out = returns_of(task.learned(100)), returns_of(task.held_out(100)[0])
+    figures = {"return_spread": held_out.std(), "mean_return_to_go": held_out.mean()}
+    error = np.sqrt(np.mean((held_out - learned.mean()) ** 2))
+    assert error > held_out.std() + 1e-3  # the two means differ
+    assert error_of_the_training_mean(task, figures) == pytest.approx(error, rel=1e-5)
+
+
+def test_flags_without_the_places_of_this_machine() -> None:
+    run = Run("", "bc", 0, Path("x"), ("--data", "/home/me/casino.jsonl", "--algo", "bc"))
+    assert shown_flags(run) == "--data casino.jsonl --algo bc"
+
+
+def test_a_study_is_told_with_its_estimates() -> None:
+    over_two = {"mean": 3.25, "low": 3.0, "high": 3.5, "seeds": 2}
+    estimate = {"doubly_robust": {"mean": 1.5, "interval_95": [1.25, 1.75]}}
+    seed = {
+        "offline": {
+            "groups": 40,
+            "data": {"mean": 1.0, "interval_95": [0.5, 1.5]},
+            "policies": {"the agent": estimate},
+            "differences": {"the agent - the data": {"verdict": "not told apart"}},
+        }
+    }
+    found = {
+        "rank_correlation_after_turns": {who: {"1": over_two} for who in ("v", "regression")},
+        "seeds": [seed, seed],
+        "minutes_per_run": {"bc": 1.0, "ilql": 2.0},
+        "made": "today",
+        **dict.fromkeys(("q_error", "v_error"), over_two),
+        **dict.fromkeys(("error_of_the_training_mean", "error_of_the_held_out_mean"), 3.3),
+    }
+    told, foreseen, _, estimated, verdicts = people_parts("casino", found)
+    assert "Held out: 40 groups" in told and "Q 3.250 (3.000 to 3.500)" in told
+    assert foreseen[1] == ["1", "3.25 (3.00 to 3.50)", "3.25 (3.00 to 3.50)"]
+    assert estimated[1] == ["the data, as logged", *["1.00 (0.50 to 1.50)"] * 2]
+    assert estimated[2] == ["the agent", *["1.50 (1.25 to 1.75)"] * 2]
+    assert "- the agent - the data, seed 1: not told apart" in verdicts
 
 
 def test_data_that_are_not_there(tmp_path: Path) -> None:

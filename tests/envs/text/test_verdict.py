@@ -51,7 +51,15 @@ def test_from_training_to_the_verdict(
     # The base model is its own: two steps are not far from it.
     assert found["policies"][str(gpt2)]["overlap"] > 0.5
 
+    # Nearly greedy, it has less in common with data that are not.
+    run(evaluate, output, "--temperature", "0.1", "--json", report)
+    cool = json.loads(report.read_text())["offline"]["policies"]
+    for name in ("the agent", "its imitation alone"):
+        assert cool[name]["overlap"] < found["policies"][name]["overlap"]
+
     assert "as logged" not in run(evaluate, output, "--no-offline")
+    with pytest.raises(UserError, match="--temperature must be above 0, not 0"):
+        run(evaluate, output, "--temperature", "0")
     with pytest.raises(UserError, match="other tokens"):
         run(evaluate, output, "--against", llama)
     with pytest.raises(UserError, match="--betas must be numbers"):
