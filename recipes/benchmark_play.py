@@ -4,6 +4,7 @@ import asyncio
 import socket
 import subprocess
 import sys
+from collections.abc import Awaitable
 from pathlib import Path
 
 import psutil  # comes with accelerate
@@ -12,6 +13,8 @@ from textrl.config.parser import make_parser
 from textrl.errors import UserError, run_recipe
 
 EXAMPLE = "python recipes/benchmark_play.py runs/wordle --visitors 200 --greedy 400"
+
+Figures = dict[str, dict[str, float]]
 
 
 def main() -> None:
@@ -42,22 +45,20 @@ def main() -> None:
 
     port = free_port()
     server = start(options.checkpoint, port, options.sample)
-    spent = psutil.Process(server.pid).cpu_times
+    process = psutil.Process(server.pid)
     try:
-        before = spent()
-        figures = asyncio.run(
-            visit(
-                *("127.0.0.1", port),
-                *(options.visitors, options.greedy, options.mode, options.seconds),
-            )
+        before = process.cpu_times()
+        whom = (options.visitors, options.greedy, options.mode, options.seconds)
+        figures, memory = asyncio.run(
+            watched(visit("127.0.0.1", port, *whom), process, options.seconds)
         )
-        after = spent()
+        after = process.cpu_times()
     finally:
         server.terminate()
         server.wait()
     seconds = after.user + after.system - before.user - before.system
     replies = sum(seen["replies"] for seen in figures.values())
-    figures["server"] = {"cpu_ms_per_reply": 1000 * seconds / max(1, replies)}
+    figures["server"] = {"cpu_ms_per_reply": 1000 * seconds / max(1, replies), **memory}
     rows = [
         [f"{who}: {name}", f"{value:,.2f}"]
         for who, seen in figures.items()
@@ -66,6 +67,20 @@ def main() -> None:
     print(table(["figure", "value"], rows))
     if options.json:
         write_json(Path(options.json), figures)
+
+
+async def watched(
+    visits: Awaitable[Figures], process: psutil.Process, seconds: float
+) -> tuple[Figures, dict[str, float]]:
+    """What the visits measure, and the server's memory halfway and at their end."""
+
+    async def halfway() -> int:
+        await asyncio.sleep(seconds / 2)
+        return int(process.memory_info().rss)
+
+    figures, before = await asyncio.gather(visits, halfway())
+    now = process.memory_info().rss
+    return figures, {"megabytes_halfway": before / 1e6, "megabytes_at_the_end": now / 1e6}
 
 
 def free_port() -> int:

@@ -442,6 +442,8 @@ def rows(draw: st.DrawFn, whole: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def flipped(draw: st.DrawFn, name: str, value: Any) -> Any:
     """Another value of the same kind."""
+    if value is None:  # a place that was emptied before, in a column of any kind
+        return None
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):

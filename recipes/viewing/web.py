@@ -186,7 +186,8 @@ def describe(shown: Exhibition) -> dict[str, Any]:
 def listed(shelf: Shelf, low: float, high: float, sort: str, first: int) -> dict[str, Any]:
     """Some of the rows that earned from low to high."""
     returns = shelf.returns
-    rows = np.flatnonzero((returns >= low) & (returns <= high))
+    with np.errstate(over="ignore"):  # beyond single precision a bound is infinite, as it should be
+        rows = np.flatnonzero((returns >= low) & (returns <= high))
     if sort in ("best", "worst"):
         rows = rows[np.argsort(-returns[rows] if sort == "best" else returns[rows], kind="stable")]
     some = rows[first : first + ROWS_AT_ONCE].tolist()

@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 from tests.slow_batches import TENSORS, same, slow_collate
 from textrl.data import batches
 from textrl.data.batches import (
+    BLOCK_ROWS,
     PASS_TOKENS,
     Batch,
     EpisodeBatches,
     cheapest_cuts,
     collate,
+    part_of_order,
     read_rows,
 )
 from textrl.data.dataset import Rows, episodes_to_table
@@ -296,3 +298,16 @@ def test_a_batch_moves_as_a_whole(language: Language, random_episodes: MakeEpiso
     moved = collate(rows, np.arange(3), language).to(torch.device("meta"))
     assert {getattr(moved, name).device.type for name in TENSORS} == {"meta"}
     assert moved.action_count == int(np.sum(rows.is_action))
+
+
+@pytest.mark.parametrize("episodes", [1, 63, 64, 65, 640, 1001])
+def test_part_of_the_order_is_what_the_whole_order_has_there(episodes: int) -> None:
+    random = np.random.default_rng(episodes)
+    for _ in range(3):
+        blocks = random.permutation(-(-episodes // BLOCK_ROWS))
+        whole = (blocks[:, None] * BLOCK_ROWS + np.arange(BLOCK_ROWS)).ravel()
+        whole = whole[whole < episodes]
+        for size in (1, 50, BLOCK_ROWS, 777):
+            for first in range(0, episodes, size):
+                part = part_of_order(blocks, episodes, first, size)
+                assert part.tolist() == whole[first : first + size].tolist()

@@ -163,7 +163,7 @@ def test_workers_end_with_a_study_that_is_killed(tmp_path: Path) -> None:
     wait_for(lambda: not any(is_alive(worker) for worker in workers))
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 600.0) -> None:
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, "waited in vain"

@@ -7,6 +7,7 @@ import re
 import shutil
 import socket
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,8 @@ def test_rows_are_filtered_by_return_and_sorted(client: TestClient) -> None:
     assert [row["earned"] for row in found["rows"]] == [5.0] * 6 + [4.0] * 6
     assert found["rows"][0]["title"] == "hello there"
     assert client.get("/api/list?low=77").json()["total"] == 0
+    with warnings.catch_warnings(action="error"):
+        assert client.get("/api/list?low=1e300").json()["total"] == 0
     beyond = client.get("/api/list?first=50").json()
     assert len(beyond["rows"]) == 10 and beyond["rows"][0]["row"] == 50
 
