@@ -114,6 +114,18 @@ def test_selected_rows_are_the_ones_read(make_rows: MakeRows) -> None:
     assert table_of(rows)["episode_return"].to_pylist() == [4.0, 1.0]
 
 
+def test_consecutive_rows_of_a_folder_are_the_ones_read(
+    tmp_path: Path, random_episodes: MakeEpisodes
+) -> None:
+    episodes = random_episodes(10)
+    write_shard(tmp_path / "0.arrow", episodes)
+    join_shards([tmp_path / "0.arrow"], tmp_path / "data", {"task.json": "{}"})
+    rows = load_episodes(str(tmp_path / "data")).select(range(3, 7))
+    expected = episodes_to_table(episodes[3:7]).to_pylist()
+    assert table_of(rows).to_pylist() == expected
+    assert [row for _, block in blocks_of(rows, 3) for row in block.to_pylist()] == expected
+
+
 def test_blocks_cover_every_row_once(make_rows: MakeRows) -> None:
     blocks = list(blocks_of(make_rows([episode(score) for score in range(7)]), size=3))
     assert [(start, len(table)) for start, table in blocks] == [(0, 3), (3, 3), (6, 1)]
