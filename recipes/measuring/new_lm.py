@@ -67,7 +67,7 @@ def main() -> None:
     tokenizer = new_tokenizer(data, options.tokens)
     torch.manual_seed(options.seed)
     shape = {"n_layer": options.layers, "n_head": 4, "n_embd": options.width}
-    end = tokenizer.convert_tokens_to_ids(END)
+    end = tokenizer.get_vocab()[END]
     config = GPT2Config(
         vocab_size=len(tokenizer),
         n_positions=options.context,

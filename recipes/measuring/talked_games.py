@@ -2,7 +2,8 @@
 conversations play it.
 
     textrl collect --task twenty --output games --conversations talks.jsonl
-    textrl train --task text --data talks.jsonl --backbone MODEL --output runs/ilql
+    python -m textrl.recipes.measuring.new_lm talks.jsonl --output lm
+    textrl train --task text --data talks.jsonl --backbone lm --output runs/ilql
     python -m textrl.recipes.measuring.talked_games runs/ilql --beta 0 4 --candidates 8
     python -m textrl.recipes.measuring.talked_games distilled
 """
