@@ -22,6 +22,8 @@ LOOKS = {
 """Colour and name of methods that several studies have; others have any."""
 BASELINE = "cql"
 """Whose best stopping point is shown besides."""
+FEWEST = 4
+"""Seeds that a band takes: the interval over fewer is as wide as the figure."""
 
 
 def draw_study(study: Study, results: Mapping[str, Any], output: Path) -> Path:
@@ -76,7 +78,7 @@ def draw_line(axes: Any, method: str, cells: Cells) -> None:
     if method == BASELINE:
         best = [cells[size]["best"] for size in sizes]
         axes.plot(x, best, "-", color=colour, lw=0.8, alpha=0.6, label=f"{label}, stopped at best")
-    if method not in GIVEN and all(cells[size]["seeds"] > 1 for size in sizes):
+    if method not in GIVEN and all(cells[size]["seeds"] >= FEWEST for size in sizes):
         least = min(0.0, *means)
         band = [[np.clip(cells[size][end], least, 1) for size in sizes] for end in ("low", "high")]
         axes.fill_between(x, *band, color=colour, alpha=0.15, linewidth=0)
