@@ -62,6 +62,16 @@ def main() -> None:
     )
     parser.add_argument("--json", metavar="FILE", help="write everything to this file too")
     options = parser.parse_args()
+    refuse_mistakes(options)
+    report = judged(options)
+    if options.json:
+        from textrl.evaluation.report import write_json
+
+        write_json(Path(options.json), report)
+
+
+def refuse_mistakes(options: argparse.Namespace) -> None:
+    """Numbers that nothing can be done with, before anything is loaded."""
     for name in ("episodes", "candidates", "fit_episodes"):
         value = getattr(options, name)
         if value is not None and value < 1:
@@ -69,11 +79,6 @@ def main() -> None:
             raise UserError(f"--{shown} must be at least 1, not {value}")
     if options.temperature is not None and not 0 < options.temperature < math.inf:
         raise UserError(f"--temperature must be above 0, not {options.temperature:g}")
-    report = judged(options)
-    if options.json:
-        from textrl.evaluation.report import write_json
-
-        write_json(Path(options.json), report)
 
 
 def add_offline(parser: argparse.ArgumentParser) -> None:

@@ -1,5 +1,6 @@
 """Train a policy by A2C to collect ViZDoom data with: parse -> train -> checkpoints."""
 
+import argparse
 from pathlib import Path
 
 from textrl.config.options import flag
@@ -49,15 +50,7 @@ def main() -> None:
         "--workers", type=int, metavar="N", help="processes (default: one per core)"
     )
     options = parser.parse_args()
-    least = {"steps": 1, "envs": 1, "evaluate_every": 1, "evaluate_episodes": 1, "workers": 1}
-    for name, smallest in {**least, "seed": 0}.items():
-        value = getattr(options, name)
-        if value is not None and value < smallest:
-            raise UserError(f"{flag(name)} must be at least {smallest}, not {value}")
-    if not 0 < options.until <= 1:
-        raise UserError(f"--until must be above 0 and at most 1, not {options.until}")
-    if options.seed >= 2**32:
-        raise UserError(f"--seed must be at most {2**32 - 1}, not {options.seed}")
+    refuse_mistakes(options)
     folder = Path(options.output)
     from textrl.data.collect import refuse_existing  # which --help need not wait for
 
@@ -75,6 +68,19 @@ def main() -> None:
         options.until,
     )
     print(f"next: textrl collect --task vizdoom --a2c {checkpoint} --output data/vizdoom-a2c")
+
+
+def refuse_mistakes(options: argparse.Namespace) -> None:
+    """Numbers that nothing can be done with, before anything is trained."""
+    least = {"steps": 1, "envs": 1, "evaluate_every": 1, "evaluate_episodes": 1, "workers": 1}
+    for name, smallest in {**least, "seed": 0}.items():
+        value = getattr(options, name)
+        if value is not None and value < smallest:
+            raise UserError(f"{flag(name)} must be at least {smallest}, not {value}")
+    if not 0 < options.until <= 1:
+        raise UserError(f"--until must be above 0 and at most 1, not {options.until}")
+    if options.seed >= 2**32:
+        raise UserError(f"--seed must be at most {2**32 - 1}, not {options.seed}")
 
 
 if __name__ == "__main__":

@@ -99,7 +99,7 @@ def test_frames_of_another_shape_are_refused(
 
 @pytest.mark.parametrize("file", [b"", b"a letter", b"P5\n5 ", png(random_pixels(6, 5))[:-30]])
 def test_a_file_that_is_no_image_is_refused(file: bytes) -> None:
-    with pytest.raises(UserError, match="no image"):
+    with pytest.raises(UserError, match="not an image"):
         decode_frames(images(file), SHAPE)
 
 

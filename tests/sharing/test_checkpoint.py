@@ -189,12 +189,12 @@ def test_a_model_of_another_library_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_no_checkpoint(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no checkpoint: it has no config\.json"):
+    with pytest.raises(UserError, match=r"not a checkpoint: it has no config\.json"):
         load_checkpoint(str(tmp_path))
     with pytest.raises(UserError, match="nothing"):
         load_checkpoint(str(tmp_path / "nothing"))
     (tmp_path / "file").write_text("hello")
-    with pytest.raises(UserError, match="no checkpoint"):
+    with pytest.raises(UserError, match="not a checkpoint"):
         load_checkpoint(str(tmp_path / "file"))
 
 

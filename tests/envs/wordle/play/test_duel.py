@@ -113,7 +113,7 @@ def test_the_model_can_only_be_asked_for_words_that_it_knows(words: WordList) ->
 
 def test_typed_colours_wait_count_and_can_be_taken_back(words: WordList) -> None:
     duel = moves.begin_stump(words, None)
-    with pytest.raises(UserError, match="no guess that waits"):
+    with pytest.raises(UserError, match="no guess is waiting"):
         moves.your_colours(duel, 0)
     with pytest.raises(UserError, match="no colours to take back"):
         moves.take_back(duel)
