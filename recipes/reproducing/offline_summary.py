@@ -64,10 +64,11 @@ def people_parts(name: str, results: Mapping[str, Any]) -> list[Part]:
         f" {results['error_of_the_training_mean']:.3f}, of the held-out tokens' own mean, which"
         f" nobody knows before, {results['error_of_the_held_out_mean']:.3f}. Spearman's correlation"
         " of held-out returns with V before the next turn, and with a regression on the system"
-        " message and the number of turns in all:"
+        " message and the number of turns in all, where the context still holds those turns:"
     )
-    foreseen = [["after turns", "V", "regression"]]
-    foreseen += [[k, *(shown(ranks[who][k]) for who in ("v", "regression"))] for k in ranks["v"]]
+    foreseen = [["after turns", "conversations", "V", "regression"]]
+    for k, count in results["conversations_after_turns"].items():
+        foreseen.append([k, str(count), *(shown(ranks[who][k]) for who in ("v", "regression"))])
     estimated = [["estimated return", *(f"seed {number}" for number in range(len(seeds)))]]
     estimated.append(
         ["the data, as logged", *(interval(each["offline"]["data"]) for each in seeds)]

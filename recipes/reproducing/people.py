@@ -30,6 +30,8 @@ from textrl.sharing.checkpoint import load_agent, weights_digest
 
 TURNS = (1, 2, 3, 4, 5, 6)
 METHODS = ("bc", "ilql")
+FIT = 400
+"""Conversations that the estimates' values are fitted on: it is most of what judging costs."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ def study_people(
     results = {
         "flags": shown_flags(runs[-1]),
         "rank_correlation_after_turns": ranks,
+        "conversations_after_turns": found[0]["rank_correlation"]["conversations"],
         "q_error": over_seeds([each["figures"]["q_error"] for each in found]),
         "v_error": over_seeds([each["figures"]["v_error"] for each in found]),
         "error_of_the_held_out_mean": found[0]["figures"]["return_spread"],
@@ -125,7 +128,7 @@ def judged(folders: Mapping[str, str], seed: int, backbone: str) -> dict[str, An
     outlook = judge_offline(task, agent)
     doubts = [each.removeprefix("warning: ") for each in outlook.warnings]
     decoding = Decoding.of(agent, sample=True)
-    verdict = reach_verdict(logs_of(task, None), agent, rivals, decoding, doubts)
+    verdict = reach_verdict(logs_of(task, None, FIT), agent, rivals, decoding, doubts)
     print(f"seed {seed}\n{verdict.describe()}", flush=True)
     return {
         "figures": outlook.figures,
@@ -154,17 +157,19 @@ def rank_correlations(task: TextTask, model: TextRLModel) -> dict[str, dict[str,
     """Spearman's of held-out returns with V before turn k + 1 and with a regression.
 
     The regression sees the system message, which states the priorities, and how many turns there
-    will be, which V does not know yet.
+    will be, which V does not know yet. A history that the context has cut counts only from where
+    it begins: after few turns, there are few conversations.
     """
     _, earned = task.held_out(FULL_EVALUATION)
     values = turn_values(task, model)
     train, held_out = task._split
     fit, test = (list(task.index.read(each)) for each in (train, held_out))
     guessed = regression(fit, test, task.index.returns()[train])
-    found: dict[str, dict[str, float]] = {"v": {}, "regression": {}}
+    found: dict[str, dict[str, float]] = {"v": {}, "regression": {}, "conversations": {}}
     for k in TURNS:
         said = values[:, k] if k < values.shape[1] else np.full(len(earned), np.nan)
         is_there = ~np.isnan(said)
+        found["conversations"][str(k)] = int(is_there.sum())
         for name, each in (("v", said), ("regression", guessed)):
             enough = is_there.sum() > 2
             found[name][str(k)] = spearman(each[is_there], earned[is_there]) if enough else np.nan

@@ -71,7 +71,11 @@ def test_values_before_each_turn(
         found = values[row][~np.isnan(values[row])]
         np.testing.assert_allclose(found, said.numpy(), atol=1e-5)
     found = rank_correlations(task, model)
-    assert set(found) == {"v", "regression"} and np.isnan(found["v"]["6"])
+    assert set(found) == {"v", "regression", "conversations"} and np.isnan(found["v"]["6"])
+    there = (~np.isnan(values)).sum(axis=0)
+    assert found["conversations"] == {
+        str(k): there[k] if k < len(there) else 0 for k in range(1, 7)
+    }
 
 
 def test_a_constant_that_training_could_know(
@@ -115,6 +119,7 @@ def test_a_study_is_told_with_its_estimates() -> None:
     }
     found = {
         "rank_correlation_after_turns": {who: {"1": over_two} for who in ("v", "regression")},
+        "conversations_after_turns": {"1": 39},
         "seeds": [seed, seed],
         "minutes_per_run": {"bc": 1.0, "ilql": 2.0},
         "made": "today",
@@ -123,7 +128,7 @@ def test_a_study_is_told_with_its_estimates() -> None:
     }
     told, foreseen, _, estimated, verdicts = people_parts("casino", found)
     assert "Held out: 40 groups" in told and "Q 3.250 (3.000 to 3.500)" in told
-    assert foreseen[1] == ["1", "3.25 (3.00 to 3.50)", "3.25 (3.00 to 3.50)"]
+    assert foreseen[1] == ["1", "39", "3.25 (3.00 to 3.50)", "3.25 (3.00 to 3.50)"]
     assert estimated[1] == ["the data, as logged", *["1.00 (0.50 to 1.50)"] * 2]
     assert estimated[2] == ["the agent", *["1.50 (1.25 to 1.75)"] * 2]
     assert "- the agent - the data, seed 1: not told apart" in verdicts
