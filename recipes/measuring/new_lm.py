@@ -61,7 +61,7 @@ def main() -> None:
     options = parser.parse_args()
     data, output = Path(options.data), Path(options.output)
     if not data.is_file():
-        raise UserError(f"{options.data!r} is no file")
+        raise UserError(f"{options.data!r} is not a file")
     if output.exists():
         raise UserError(f"{options.output!r} exists already: choose another --output")
     tokenizer = new_tokenizer(data, options.tokens)
